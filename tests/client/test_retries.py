@@ -127,6 +127,22 @@ async def test_a_version_is_pushed_once(server: Server, world: World, kind: str,
 
 
 @both
+@pytest.mark.parametrize("has_effect", [False, True])
+async def test_a_push_whose_body_was_too_slow_is_retried(
+    server: Server, world: World, kind: str, has_effect: bool
+) -> None:
+    """The server has no effect before a 408; a proxy that answers by itself might forward the request."""
+    skill_id = await world.new_skill()
+    script = [refuses(408, code="invalid_request", after_the_effect=has_effect)]
+    async with Proxy(server, script).running() as proxy, opened(kind, proxy.url, world.key) as client:
+        version = await client.call("push_skill", skill_id, bundle())
+    assert version.version == 1
+    assert await world.fetch("SELECT count(*) FROM skill_versions WHERE skill_id = %s", skill_id) == [(1,)]
+    assert len(proxy.requests) == 2
+    assert len(set(proxy.headers("Idempotency-Key"))) == 1
+
+
+@both
 @mostly_long
 async def test_a_delete_that_took_effect_succeeds(
     server: Server, world: World, kind: str, behaviour: Behaviour

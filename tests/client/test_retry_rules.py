@@ -31,7 +31,10 @@ NOT_SENT = Outcome(sent=False)
         ("POST", True, Outcome(409), False),
         ("POST", True, Outcome(409, retry_after=0.0), True),
         ("POST", False, Outcome(409, retry_after=0.0), True),
-        *(("GET", False, Outcome(status), False) for status in (304, 307, 400, 401, 403, 404, 408, 412, 413, 426)),
+        ("POST", True, Outcome(408), True),
+        ("GET", False, Outcome(408), True),
+        ("POST", False, Outcome(408), False),
+        *(("GET", False, Outcome(status), False) for status in (304, 307, 400, 401, 403, 404, 412, 413, 426)),
         *(("POST", True, Outcome(status, retry_after=1.0), False) for status in (400, 401, 403, 404, 412, 413, 426)),
     ],
 )

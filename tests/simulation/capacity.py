@@ -1,7 +1,8 @@
 """What a session and a turn cost on each kind of host, and what slow commits do to the number of turns per second.
 
-A turn is an input and its run: an instant model calls one tool and answers. Few turns are under way at a time, as in an
-installation that keeps up. Processor time is added up by host, so the figures depend less on other work than rates do.
+A turn is an input and its run: an instant model calls one tool and answers, or only answers. Few turns are under way at
+a time, as in an installation that keeps up. Processor time is added up by host, so the figures depend less on other
+work than rates do. What the hosts use without any load is measured too.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ from tests.simulation.network import Host
 
 TURNS = 1500
 SLOW_TURNS = 300
+IDLE_SECONDS = 15
 CLIENTS = 32
 # Turns that have not ended.
 MAX_UNDER_WAY = 64
@@ -34,14 +36,19 @@ SLOW_COMMIT_MS = 5
 _CONTROL_CLIENTS = 16
 _CONTROL_SECONDS = 5
 _FINISH_SECONDS = 300.0
+# Statistics of a connection appear once it has been idle for a second.
+_STATISTICS_SECONDS = 2
 _KINDS = ("API", "workers", "primary", "replica")
 _CONTROL_TABLE = "CREATE TABLE public.control (number integer)"
 _INSERT = "INSERT INTO public.control VALUES (1)"
 _INSERT_AND_NOTIFY = f"WITH row AS ({_INSERT} RETURNING number) SELECT pg_notify('control', number::text) FROM row"
+_NOTIFY = "SELECT pg_notify('control', '1')"
+_INPUT = "What is the state of the deployment, and what should be done next?"
+_INPUT_WITHOUT_CALL = f"{_INPUT}\ndemo: steps 0"
 
 
 class Cost(Struct, frozen=True):
-    """Of one session or turn."""
+    """Of one session or turn, or of a second without load."""
 
     # Milliseconds of processor time by kind of host.
     milliseconds: dict[str, float]
@@ -61,28 +68,35 @@ class Cost(Struct, frozen=True):
 
 
 class CapacityResult(Struct, frozen=True, kw_only=True):
+    idle_second: Cost
     session: Cost
     turn: Cost
+    # The model does not call a tool.
+    short_turn: Cost
     events_per_turn: float
     turns_per_second: float
     slow_commit_turns_per_second: float
     # 409 with slow commits, for each turn.
     refused_per_turn: float
-    # pgbench with slow commits: a statement that inserts, and one that inserts and notifies.
+    # pgbench with slow commits: statements that insert, that insert and notify, and that only notify.
     inserts_per_second: float
     notifying_inserts_per_second: float
+    notifications_per_second: float
 
     def figures(self) -> list[Figure]:
         slow = f"commits take {SLOW_COMMIT_MS} ms more"
         return [
+            *self.idle_second.figures("a second without load"),
             *self.session.figures("a session is created"),
             *self.turn.figures("a turn"),
             Figure("  … events", self.events_per_turn, ""),
+            *self.short_turn.figures("a turn without a tool call"),
             Figure("turns, all hosts on this machine", self.turns_per_second, "/s"),
             Figure(f"{slow}: turns", self.slow_commit_turns_per_second, "/s"),
             Figure("  … requests refused with 409 and repeated, for each turn", self.refused_per_turn, ""),
             Figure(f"{slow}: pgbench, {_CONTROL_CLIENTS} clients, inserts", self.inserts_per_second, "/s"),
             Figure("  … inserts with a notification", self.notifying_inserts_per_second, "/s"),
+            Figure("  … notifications alone", self.notifications_per_second, "/s"),
         ]
 
 
@@ -111,8 +125,11 @@ async def measure_capacity(folder: Path, show: Callable[[str], None]) -> Capacit
     ):
         # What is made at first use is not counted.
         await _take_turns(hosts, http, await _create_sessions(hosts, http, 2 * CLIENTS))
-        show(f"capacity: {TURNS} sessions")
+        show("capacity: no load")
+        idle = await _usage(hosts)
+        await asyncio.sleep(IDLE_SECONDS - _STATISTICS_SECONDS)
         start = await _usage(hosts)
+        show(f"capacity: {TURNS} sessions")
         sessions = await _create_sessions(hosts, http, TURNS)
         created = await _usage(hosts)
         show(f"capacity: {TURNS} turns")
@@ -120,6 +137,10 @@ async def measure_capacity(folder: Path, show: Callable[[str], None]) -> Capacit
         per_second, _ = await _take_turns(hosts, http, sessions)
         done = await _usage(hosts)
         events = await _count_events(hosts) - events
+        show(f"capacity: {TURNS} turns without a tool call")
+        start_short = await _usage(hosts)
+        await _take_turns(hosts, http, sessions, _INPUT_WITHOUT_CALL)
+        done_short = await _usage(hosts)
         show(f"capacity: {SLOW_TURNS} turns with slow commits")
         _slow_down_commits(hosts)
         slow_per_second, refused = await _take_turns(hosts, http, sessions[:SLOW_TURNS])
@@ -127,16 +148,20 @@ async def measure_capacity(folder: Path, show: Callable[[str], None]) -> Capacit
         with psycopg.connect(hosts.primary.url, autocommit=True) as connection:
             connection.execute(_CONTROL_TABLE)
         inserts = await asyncio.to_thread(_pgbench, hosts, folder / "insert.sql", _INSERT)
-        notifying = await asyncio.to_thread(_pgbench, hosts, folder / "notify.sql", _INSERT_AND_NOTIFY)
+        notifying = await asyncio.to_thread(_pgbench, hosts, folder / "insert_and_notify.sql", _INSERT_AND_NOTIFY)
+        notifications = await asyncio.to_thread(_pgbench, hosts, folder / "notify.sql", _NOTIFY)
     return CapacityResult(
+        idle_second=start.cost(idle, IDLE_SECONDS),
         session=created.cost(start, TURNS),
         turn=done.cost(created, TURNS),
+        short_turn=done_short.cost(start_short, TURNS),
         events_per_turn=events / TURNS,
         turns_per_second=per_second,
         slow_commit_turns_per_second=slow_per_second,
         refused_per_turn=refused / SLOW_TURNS,
         inserts_per_second=inserts,
         notifying_inserts_per_second=notifying,
+        notifications_per_second=notifications,
     )
 
 
@@ -160,7 +185,9 @@ async def _create_sessions(hosts: SimulatedHosts, http: httpx.AsyncClient, count
     return ids
 
 
-async def _take_turns(hosts: SimulatedHosts, http: httpx.AsyncClient, sessions: Sequence[str]) -> tuple[float, int]:
+async def _take_turns(
+    hosts: SimulatedHosts, http: httpx.AsyncClient, sessions: Sequence[str], text: str = _INPUT
+) -> tuple[float, int]:
     """One in each session. Returns turns per second, from the first input to the end of the last run, and the number of
     requests that were refused for a lock and repeated."""
     refused = 0
@@ -168,7 +195,7 @@ async def _take_turns(hosts: SimulatedHosts, http: httpx.AsyncClient, sessions: 
     async def submit(number: int) -> None:
         nonlocal refused
         url = f"{hosts.apis[number % len(hosts.apis)].url}/v1/sessions/{sessions[number]}/events"
-        body = {"type": "input", "text": "What is the state of the deployment, and what should be done next?"}
+        body = {"type": "input", "text": text}
         while (answer := await http.post(url, json=body)).status_code == 409:
             refused += 1
         answer.raise_for_status()
@@ -209,8 +236,7 @@ async def _count_events(hosts: SimulatedHosts) -> int:
 
 
 async def _usage(hosts: SimulatedHosts) -> Usage:
-    # Statistics of a connection appear once it has been idle for a second.
-    await asyncio.sleep(2)
+    await asyncio.sleep(_STATISTICS_SECONDS)
     ((commits, wal, size),) = await hosts.fetch(
         "SELECT xact_commit, pg_current_wal_lsn() - '0/0', pg_database_size(datname) FROM pg_stat_database"
         " WHERE datname = current_database()"

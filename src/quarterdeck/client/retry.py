@@ -36,7 +36,8 @@ def may_repeat(method: str, has_idempotency_key: bool, outcome: Outcome) -> bool
     if outcome.status == 409:
         # Only a contended request gets a 409 with Retry-After. Nothing of it was stored.
         return outcome.retry_after is not None
-    return outcome.status >= 500 and is_repeatable
+    # 408: the body did not arrive in time, for example because the network failed for a while.
+    return (outcome.status >= 500 or outcome.status == 408) and is_repeatable
 
 
 def wait_seconds(

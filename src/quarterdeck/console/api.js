@@ -20,7 +20,8 @@ export class ApiError extends Error {
   }
 
   get isRetryable() {
-    return this.status === 0 || this.status >= 500 || this.status === 429 || this.retryAfterMs !== null;
+    // 408: the request body did not arrive in time.
+    return [0, 408, 429].includes(this.status) || this.status >= 500 || this.retryAfterMs !== null;
   }
 }
 

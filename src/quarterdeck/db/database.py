@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Hashable
 from secrets import SystemRandom
 from typing import TypeVar
+from uuid import UUID
 
 import psycopg
 from msgspec import Struct
@@ -37,6 +38,8 @@ class Database:
     def __init__(self, url: str, settings: DatabaseSettings) -> None:
         self._settings = settings
         self._pool = make_pool(url, settings, settings.pool_connections, settings.workspace_share)
+        # Called after each commit with the ids that its work has announced, if there are any.
+        self.on_commit: Callable[[set[UUID]], None] | None = None
         # asyncio keeps no reference to running tasks.
         self._running: set[asyncio.Task[object]] = set()
 
@@ -121,10 +124,14 @@ class Database:
         try:
             in_transaction = attempts.in_transaction
             async with self._pool.lease(attempts.owner, wait_seconds, in_transaction=in_transaction) as connection:
+                # New for each attempt: what was rolled back is not announced.
+                announced = connection.announced = None if self.on_commit is None else set()
                 # A statement outside a transaction commits by itself.
                 committing = not in_transaction
                 result = await work(connection)
                 committing = True
+            if announced and self.on_commit is not None:
+                self.on_commit(announced)
             return result
         except (*driver_errors.CONTENTION, *driver_errors.NO_CONNECTION):
             raise

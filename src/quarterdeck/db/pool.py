@@ -5,7 +5,8 @@ import select
 import time
 from collections.abc import AsyncIterator, Hashable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
+from uuid import UUID
 
 import psycopg
 from psycopg import AsyncConnection
@@ -17,6 +18,14 @@ from quarterdeck.db.connection_settings import as_begin, as_options
 from quarterdeck.metrics import recorder
 
 Connection = AsyncConnection[TupleRow]
+
+
+class PooledConnection(Connection):
+    # Filled by the work of `Database`, which hands the ids over after the commit. None: there is nobody to take them.
+    announced: set[UUID] | None = None
+
+
+C = TypeVar("C", bound=Connection)
 
 # A database host that disappears is noticed within seconds; the kernel's defaults take a quarter of an hour. Not much
 # longer than a caller waits: workers give up one connection after another before they connect to another host.
@@ -36,11 +45,11 @@ class ShareTaken(PoolTimeout):
     """The owner holds its share of the connections."""
 
 
-class LivingPool(AsyncConnectionPool[Connection]):
+class LivingPool(AsyncConnectionPool[C]):
     """Lends only connections that the server has not closed. psycopg_pool's own `check` pauses for one second and then
     two from the second dead connection on, so that the first callers after a restart of PostgreSQL would time out."""
 
-    async def getconn(self, timeout: float | None = None) -> Connection:  # noqa: ASYNC109 - of psycopg_pool
+    async def getconn(self, timeout: float | None = None) -> C:  # noqa: ASYNC109 - of psycopg_pool
         deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
         while True:
             connection = await super().getconn(deadline - time.monotonic())
@@ -71,6 +80,7 @@ class Pool:
         self._begin = as_begin(values) if has_pooler else None
         self._pool = LivingPool(
             url,
+            connection_class=PooledConnection,
             kwargs={"autocommit": True, "client_encoding": "UTF8", **connection_kwargs(values, has_pooler=has_pooler)},
             min_size=size,
             max_size=size,
@@ -89,7 +99,7 @@ class Pool:
     @asynccontextmanager
     async def lease(
         self, owner: Hashable | None = None, wait_seconds: float | None = None, *, in_transaction: bool = False
-    ) -> AsyncIterator[Connection]:
+    ) -> AsyncIterator[PooledConnection]:
         """A connection that was alive a moment ago. Raises PoolTimeout if there is none in time. Work without an owner
         is not held to a share. Nobody takes a second connection while holding one: that could deadlock.
 

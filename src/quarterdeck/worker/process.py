@@ -18,6 +18,7 @@ from quarterdeck.agents.sandbox.choice import find_sandbox
 from quarterdeck.agents.sandbox.model import Sandbox, SandboxUnavailable
 from quarterdeck.blobs.blob_store import open_blob_store
 from quarterdeck.conversations.actions.sweep import expire_actions, release_actions
+from quarterdeck.conversations.events.notifications import Notifier
 from quarterdeck.conversations.runs.recovery import recover
 from quarterdeck.conversations.runs.turns import runs_to_leave
 from quarterdeck.conversations.sessions.service import backfill_search, purge_deleted_sessions
@@ -68,6 +69,7 @@ def run_worker(settings: Settings) -> int:
 async def _work(settings: Settings) -> None:
     assert settings.database.url is not None, "the caller sets the database URL"
     database = Database(settings.database.url, settings.database)
+    notifier = Notifier(database)
     bundles = open_blob_store(settings.bundle.store_url, settings.data_dir, settings.bundle.fallback_store_url)
     models = ModelRegistry(settings.model)
     files = BundleFiles(database, bundles, settings.bundle, settings.data_dir, _READ_THREADS)
@@ -105,6 +107,7 @@ async def _work(settings: Settings) -> None:
         await mcp_tools.close()
         await models.close()
         files.close()
+        await notifier.close()
         await database.close()
         if workspaces is not None:
             await workspaces.close()

@@ -49,7 +49,7 @@ def make_connector(database: DatabaseSettings, connections: int) -> PsycopgConne
     return _PoolerConnector(database, kwargs={"autocommit": True, **_kwargs(database)}, **arguments)
 
 
-def _queue_pool(**options: Any) -> LivingPool:
+def _queue_pool(**options: Any) -> LivingPool[Connection]:
     """As the library makes it, but a query takes one round trip instead of four: each is a single statement, and the
     check of a connection needs none."""
 
@@ -91,7 +91,7 @@ class _PoolerConnector(PsycopgConnector):
         await self._listener.listen_notify(on_notification, channels)
 
 
-class _TransactionPool(LivingPool):
+class _TransactionPool(LivingPool[Connection]):
     """Each use of a connection is a transaction with the settings of `begin`."""
 
     def __init__(self, *, begin: str, **arguments: Any) -> None:

@@ -13,7 +13,7 @@ from quarterdeck.conversations.actions import rules, store
 from quarterdeck.conversations.actions.model import ActionBody, ActionData, CallAction, NewAction, RememberedTool
 from quarterdeck.conversations.events import log as events
 from quarterdeck.conversations.events.model import EventType, NewEvent
-from quarterdeck.conversations.events.notifications import event_payloads, notify
+from quarterdeck.conversations.events.notifications import announce_events
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import ActionSettings
 from quarterdeck.db.database import Connection
@@ -85,4 +85,4 @@ async def _report(
         if subscribers:
             whole = ActionData(**msgspec.structs.asdict(action), workspace_id=workspace_id)
             await outbox.add_deliveries(connection, subscribers, event, action.run_id, whole)
-    await notify(connection, event_payloads({action.session_id for action in actions}))
+    await announce_events(connection, {action.session_id for action in actions})

@@ -6,6 +6,7 @@ lost delta is part of the message that is stored later.
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 from uuid import UUID
 
 import msgspec
@@ -14,7 +15,10 @@ from msgspec import Struct
 from quarterdeck.conversations.events import store
 from quarterdeck.conversations.events.model import DeltaBody
 from quarterdeck.core.logging import log
-from quarterdeck.db.database import Connection, Database
+from quarterdeck.db.database import Connection, Database, Work
+from quarterdeck.db.pool import PooledConnection
+
+T = TypeVar("T")
 
 # PostgreSQL limits a payload to 7,999 bytes. A session id takes 39 bytes in JSON, a character at most six (a control
 # character), and the other fields of a delta less than 300.
@@ -67,6 +71,27 @@ def parse(payload: str) -> Notification | None:
         return None
 
 
+async def announce_events(connection: Connection, session_ids: Iterable[UUID]) -> None:
+    """Streams of these sessions are told after the commit of the current transaction, by the process's `Notifier`. In a
+    process without one, they are told by the commit itself."""
+    if isinstance(connection, PooledConnection) and connection.announced is not None:
+        connection.announced.update(session_ids)
+    else:
+        await notify(connection, event_payloads(session_ids))
+
+
+def announcing(write: Work[T | None], session_id: UUID) -> Work[T | None]:
+    """A statement that adds events to the session's log, unless its result is None."""
+
+    async def work(connection: Connection) -> T | None:
+        result = await write(connection)
+        if result is not None:
+            await announce_events(connection, [session_id])
+        return result
+
+    return work
+
+
 async def notify(connection: Connection, payloads: Sequence[str]) -> None:
     if payloads:
         await store.notify(connection, payloads)
@@ -77,11 +102,15 @@ def _encoded(notification: Notification) -> str:
 
 
 class Notifier:
-    """Sends notifications about new events in the background. Sessions added while a notification is being sent go into
-    the next one."""
+    """Sends notifications about new events in the background, after their commit. Sessions added while a notification
+    is being sent go into the next one.
+
+    PostgreSQL lets only one transaction at a time commit with a notification, and that one waits for the disk and for a
+    synchronous replica. A transaction that does nothing but notify waits for neither."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        database.on_commit = self.add
         self._session_ids: set[UUID] = set()
         self._sender: asyncio.Task[None] | None = None
 

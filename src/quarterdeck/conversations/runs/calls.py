@@ -10,7 +10,7 @@ from quarterdeck.conversations.actions import records as actions
 from quarterdeck.conversations.actions.model import CallAction, RememberedTool
 from quarterdeck.conversations.events import log as events
 from quarterdeck.conversations.events.model import NewEvent
-from quarterdeck.conversations.events.notifications import event_payloads, notify
+from quarterdeck.conversations.events.notifications import announce_events
 from quarterdeck.conversations.runs import calls_store as store
 from quarterdeck.conversations.runs import lifecycle_store
 from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
@@ -91,4 +91,4 @@ async def record_result(
 
 async def _log(connection: Connection, lease: Lease, entry: NewEvent) -> None:
     await events.append(connection, lease.session_id, lease.run_id, [entry])
-    await notify(connection, event_payloads([lease.session_id]))
+    await announce_events(connection, [lease.session_id])

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from quarterdeck.auth.service import caller_of
-from quarterdeck.conversations.events.notifications import event_payloads, notify
+from quarterdeck.conversations.events.notifications import announce_events
 from quarterdeck.conversations.runs import creation_store as store
 from quarterdeck.conversations.runs import lifecycle, lifecycle_store
 from quarterdeck.conversations.runs.attachments import refused
@@ -46,7 +46,7 @@ async def queue_input(
     run = _new_run(principal, session_id, RunState.PENDING)
     await store.add(connection, run, new_id(), text, Delivery.QUEUE, await caller_of(connection, principal), attached)
     await lifecycle_store.start_pending(connection, session_id)
-    await notify(connection, event_payloads([session_id]))
+    await announce_events(connection, [session_id])
     return run.id
 
 
@@ -60,7 +60,7 @@ async def interrupt_with_input(
     actor = await caller_of(connection, principal)
     await store.add(connection, run, new_id(), text, Delivery.INTERRUPT, actor, attached)
     await lifecycle_store.enqueue(connection, session_id, run.id)
-    await notify(connection, event_payloads([session_id]))
+    await announce_events(connection, [session_id])
     return run.id, cancelled_run_id
 
 
@@ -89,7 +89,7 @@ async def retry(
         case "too_many":
             raise errors.too_much_to_retry()
     await lifecycle_store.enqueue(connection, session_id, new_run_id)
-    await notify(connection, event_payloads([session_id]))
+    await announce_events(connection, [session_id])
     return new_run_id
 
 

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from quarterdeck.conversations.events import log as events
 from quarterdeck.conversations.events.model import EventType, NewEvent
-from quarterdeck.conversations.events.notifications import event_payloads, notify
+from quarterdeck.conversations.events.notifications import announce_events
 from quarterdeck.conversations.runs import discards_store as store
 from quarterdeck.conversations.runs import lifecycle
 from quarterdeck.core import errors
@@ -45,4 +45,4 @@ async def _withdraw(
 async def _log(connection: Connection, session_id: UUID, run_id: UUID, input_id: UUID, reason: str) -> None:
     data = {"input_id": str(input_id), "reason": reason}
     await events.append(connection, session_id, run_id, [NewEvent(EventType.INPUT_DISCARDED, data)])
-    await notify(connection, event_payloads([session_id]))
+    await announce_events(connection, [session_id])

@@ -17,7 +17,7 @@ from quarterdeck.conversations.actions import records as actions
 from quarterdeck.conversations.actions.model import ActionState, NewAction, ReachedLimit
 from quarterdeck.conversations.events import log as events
 from quarterdeck.conversations.events.model import EventType, NewEvent
-from quarterdeck.conversations.events.notifications import event_payloads, notify
+from quarterdeck.conversations.events.notifications import announce_events, announcing
 from quarterdeck.conversations.runs import conversation_store
 from quarterdeck.conversations.runs import lifecycle_store as store
 from quarterdeck.conversations.runs import store as run_store
@@ -97,10 +97,10 @@ async def begin(
         new = await _new_setup(database, found, resolve_setup) if found.setup is None else None
         setup = found.setup if new is None else new.setup
         assert setup is not None
-        work = partial(
+        begin_attempt = partial(
             store.begin, run_id=run_id, settings=settings, started=_started(setup), new=new, counted=not again
         )
-        begun = await database.statement(work, repeatable=True)
+        begun = await database.statement(announcing(begin_attempt, found.session_id), repeatable=True)
         if begun is None:
             return None
         if begun.verdict is not BeginVerdict.CHANGED:
@@ -201,8 +201,8 @@ async def record(
     """Stores a step: the events of an answer of the model, and what it used. `finish`: ends the run in the same
     transaction. False: the run goes on, because it was not to be ended, or an input was accepted at the last moment, or
     webhooks are to be told (see `finish`)."""
-    work = partial(store.record_step, run=lease.key, used=used, events=entries, finish=finish)
-    recorded = await database.statement(work, repeatable=False)
+    record_step = partial(store.record_step, run=lease.key, used=used, events=entries, finish=finish)
+    recorded = await database.statement(announcing(record_step, lease.session_id), repeatable=False)
     if recorded is None:
         raise Superseded
     is_finished = recorded is store.Recorded.FINISHED
@@ -238,6 +238,7 @@ async def finish(database: Database, lease: Lease) -> bool:
         await events.lock_session(connection, lease.session_id)
         if not await store.finish(connection, lease.key):
             return False
+        await announce_events(connection, [lease.session_id])
         await _notify_webhooks(connection, lease.workspace_id, lease.run_id, WebhookEvent.RUN_SUCCEEDED)
         return True
 
@@ -309,7 +310,7 @@ async def _cancel(connection: Connection, run_id: UUID, session_id: UUID, worksp
     data = {"discarded_input_ids": [str(input_id) for input_id in discarded]}
     await events.append(connection, session_id, run_id, [NewEvent(EventType.RUN_CANCELLED, data)])
     await _after_cancellation(connection, run_id, workspace_id)
-    await notify(connection, event_payloads([session_id]))
+    await announce_events(connection, [session_id])
     return discarded
 
 
@@ -345,7 +346,7 @@ async def _take(connection: Connection, lease: Lease, step: int, budget_bytes: i
         raise Superseded
     if inputs:
         await store.log_consumed(connection, lease.session_id, lease.run_id, step, inputs)
-        await notify(connection, event_payloads([lease.session_id]))
+        await announce_events(connection, [lease.session_id])
     return inputs
 
 
@@ -368,7 +369,7 @@ async def _fail(
         await store.continue_in(connection, run_id, next_run_id)
         await store.enqueue(connection, session_id, next_run_id)
     await _start_others(connection, session_id, workspace_id)
-    await notify(connection, event_payloads([session_id]))
+    await announce_events(connection, [session_id])
 
 
 async def _notify_webhooks(connection: Connection, workspace_id: UUID, run_id: UUID, event: WebhookEvent) -> None:
@@ -394,4 +395,4 @@ async def _notify_webhooks(connection: Connection, workspace_id: UUID, run_id: U
 
 async def _log(connection: Connection, lease: Lease, *entries: NewEvent) -> None:
     await events.append(connection, lease.session_id, lease.run_id, entries)
-    await notify(connection, event_payloads([lease.session_id]))
+    await announce_events(connection, [lease.session_id])

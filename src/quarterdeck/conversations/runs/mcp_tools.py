@@ -10,7 +10,7 @@ from quarterdeck.agents.mcp.definitions import pin as pin_definitions
 from quarterdeck.agents.mcp.model import McpTool, PinnedTool, PinnedTools, UnavailableServer
 from quarterdeck.conversations.events import log as events
 from quarterdeck.conversations.events.model import EventType, NewEvent
-from quarterdeck.conversations.events.notifications import event_payloads, notify
+from quarterdeck.conversations.events.notifications import announce_events
 from quarterdeck.conversations.runs import mcp_tools_store as store
 from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
 from quarterdeck.db.database import Connection, Database
@@ -60,7 +60,7 @@ async def pin(
         new = [NewEvent(EventType.MCP_UNAVAILABLE, msgspec.to_builtins(one)) for one in unavailable]
         if new:
             await events.append(connection, lease.session_id, lease.run_id, new)
-            await notify(connection, event_payloads([lease.session_id]))
+            await announce_events(connection, [lease.session_id])
         return pinned
 
     return await database.transaction(work, repeatable=True)

@@ -3,13 +3,8 @@
 --
 -- Each function takes session_lock() first. As in submit_inputs(), the statements after it see what the previous holder
 -- committed. Every write names its attempt: one that was replaced changes nothing.
-
--- Tells open streams that the session has new events. The payload is that of conversations/events/notifications.py.
-CREATE OR REPLACE FUNCTION notify_events(session_id uuid) RETURNS void
-LANGUAGE sql VOLATILE
-BEGIN ATOMIC
-    SELECT pg_notify('quarterdeck_events', '{"s":["' || session_id || '"]}');
-END;
+--
+-- Open streams are told by the worker, after the commit (conversations/events/notifications.py).
 
 -- Begins an attempt. No row: there is nothing to do, or the workspace has too many running runs and this one is parked.
 -- Otherwise `verdict` is:
@@ -139,7 +134,6 @@ BEGIN
     INSERT INTO session_events (session_id, run_id, type, data, input_event_id)
     SELECT run.session_id, of_run, 'input.consumed', jsonb_build_object('input_id', taken.input_id, 'step', 1), taken.event_id
     FROM unnest(input_ids, input_events) AS taken (input_id, event_id) ORDER BY taken.event_id;
-    PERFORM notify_events(run.session_id);
     IF run.steps = 0 THEN
         SELECT l.scope, l.limit_name, l.maximum, l.used, l.stopped
         INTO limit_scope, limit_name, limit_maximum, limit_used, limit_stopped FROM reached_limit(of_run) l;
@@ -178,7 +172,6 @@ BEGIN
         RETURN NULL;
     END IF;
     INSERT INTO session_events (session_id, run_id, type, data) VALUES (of_session, of_run, 'run.succeeded', '{}');
-    PERFORM notify_events(of_session);
     DELETE FROM jobs.procrastinate_jobs j
     WHERE j.lock = of_session::text AND j.status = 'doing' AND j.queueing_lock = of_run::text;
     IF EXISTS (SELECT FROM runs p WHERE p.session_id = of_session AND p.state = 'pending') THEN
@@ -251,7 +244,6 @@ BEGIN
     INSERT INTO session_events (session_id, run_id, type, data, record)
     SELECT of_session, of_run, e.event->>'type', e.event->'data', e.event->'record'
     FROM jsonb_array_elements(events) WITH ORDINALITY AS e (event, place) ORDER BY e.place;
-    PERFORM notify_events(of_session);
     IF finish AND finish_run(of_run, of_session, of_workspace, by_attempt, false) = 'finished' THEN
         RETURN 'finished';
     END IF;

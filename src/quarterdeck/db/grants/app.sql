@@ -92,6 +92,6 @@ GRANT EXECUTE ON FUNCTION app.credential_lock, app.session_lock, app.enqueue_run
     app.is_blob_used, app.is_path_free, app.attachments_folder, app.attachment_path, app.find_attachments,
     app.store_attachments, app.lowest_id_at, app.expire_audit_entries, app.has_ended_before, app.lock_to_expire,
     app.expire_log, app.expire_logs,
-    app.notify_events, app.unpark_next_run, app.begin_attempt, app.finish_run,
+    app.unpark_next_run, app.begin_attempt, app.finish_run,
     app.record_step, app.next_run_jobs, app.release_run_jobs
     TO {role};
