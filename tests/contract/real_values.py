@@ -503,15 +503,16 @@ def _set_days(case: Case[Any]) -> None:
 
 def _set_audit_days(case: Case[Any]) -> None:
     """At least as long as the server keeps audit events. What is wrong on purpose stays wrong."""
-    if case.operation.label != "PATCH /v1/workspace" or not isinstance(case.body, dict):
+    body: Any = case.body
+    if case.operation.label != "PATCH /v1/workspace" or not isinstance(body, dict):
         return
     try:
-        retention = msgspec.convert(case.body, ChangeWorkspaceBody).retention
+        retention = msgspec.convert(body, ChangeWorkspaceBody).retention
     except msgspec.ValidationError:
         return
     days = retention.audit_days if isinstance(retention, SetRetention) else None
     if isinstance(days, int) and days < _AUDIT_DAYS:
-        case.body = case.body | {"retention": case.body["retention"] | {"audit_days": _AUDIT_DAYS + days}}
+        case.body = body | {"retention": body["retention"] | {"audit_days": _AUDIT_DAYS + days}}
 
 
 def _is_day(text: str) -> bool:

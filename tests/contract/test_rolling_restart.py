@@ -2,15 +2,19 @@
 client. With the example of docs/operations.md."""
 
 import asyncio
+import os
 import shutil
+import signal
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 from uuid import uuid4
 
 import httpx
+import psutil
 import pytest
 
+from quarterdeck.client import AsyncClient
 from tests.contract.test_proxies import NGINX_CONF, running
 from tests.pages import blocks_of
 from tests.processes import until
@@ -38,8 +42,9 @@ def nginx(folder: Path, port: int, api_ports: list[int]) -> list[str]:
 
 
 class Load:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, pause_seconds: float = 0) -> None:
         self._world = world
+        self._pause_seconds = pause_seconds
         self.answers: Counter[int] = Counter()
         self.stopping = False
 
@@ -52,6 +57,15 @@ class Load:
                 await self._world.get(f"/v1/sessions/{session_id}"),
             ):
                 self.answers[answer.status_code] += 1
+            await asyncio.sleep(self._pause_seconds)
+
+    async def run_directly(self, client: AsyncClient) -> None:
+        """With our client, which repeats a request whose connection was closed. It raises whatever else happens."""
+        session_id = await self._world.new_session()
+        while not self.stopping:
+            await client.submit_input(session_id, text=uuid4().hex)
+            await client.get_session(session_id)
+            await asyncio.sleep(self._pause_seconds)
 
     async def go_on(self) -> None:
         """Until many more requests are answered."""
@@ -59,9 +73,13 @@ class Load:
         assert await until(lambda: self.answers.total() >= target)
 
 
-async def test_no_request_fails(database_url: str, tmp_path: Path) -> None:
+@pytest.fixture(autouse=True)
+def _installed() -> None:
     if shutil.which("nginx", path="/usr/local/bin:/usr/bin:/usr/sbin") is None:
         pytest.skip("nginx is not installed: apt-get install nginx")
+
+
+async def test_no_request_fails(database_url: str, tmp_path: Path) -> None:
     port, api_ports = free_port(), [free_port(), free_port()]
     stacks = {api_port: ExitStack() for api_port in api_ports}
 
@@ -86,4 +104,27 @@ async def test_no_request_fails(database_url: str, tmp_path: Path) -> None:
             await load.go_on()
             load.stopping = True
             await asyncio.gather(*clients)
+    assert load.answers.keys() == {200}, (load.answers, (tmp_path / "error.log").read_text()[-2000:])
+
+
+async def test_no_request_fails_during_a_reload(database_url: str, tmp_path: Path) -> None:
+    """`systemctl reload`: one `qd api` replaces its processes. Through a balancer, and with our client without one."""
+    port = free_port()
+    with serving(database_url, tmp_path, SERVER_PROCESSES=2, **PATIENT) as server, ExitStack() as stack:
+        stack.enter_context(running(nginx(tmp_path, port, [server.port, server.port]), tmp_path, port))
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=120) as http:
+            world = await World.create(database_url, http)
+            # Processes are replaced seconds apart: full load all the time would only cost.
+            load = Load(world, pause_seconds=0.02)
+            async with AsyncClient(server.url, world.key) as client:
+                clients = [asyncio.create_task(load.run()) for _ in range(CLIENTS)]
+                clients += [asyncio.create_task(load.run_directly(client)) for _ in range(CLIENTS)]
+                await load.go_on()
+                processes = [child.pid for child in psutil.Process(server.pid).children()]
+                assert len(processes) == 2
+                os.kill(server.pid, signal.SIGHUP)
+                assert await until(lambda: not any(map(psutil.pid_exists, processes)))
+                await load.go_on()
+                load.stopping = True
+                await asyncio.gather(*clients)
     assert load.answers.keys() == {200}, (load.answers, (tmp_path / "error.log").read_text()[-2000:])
