@@ -132,7 +132,8 @@ async def take_all(browser: Browser, url: str, sample: SampleWorkspace, files_id
                 await console.heading("Sign in")
                 if not names or "sign-in" in names:
                     await _take(browser, console, f"sign-in-{size}-{scheme}")
-                await console.sign_in(sample.key, "/workspace")
+                # On none of the pages of the pictures: navigating to the current page does nothing.
+                await console.sign_in(sample.key, "/none")
                 for name, path in shots.items():
                     await console.load(path)
                     await PREPARED.get(name, _nothing)(console.page)
