@@ -37,6 +37,8 @@ settings.register_profile(
 )
 settings.load_profile("no_deadline")
 
+# Some tests stop dozens of processes in the middle of a write, beside the servers that all tests share.
+MAX_CONNECTIONS = 200
 # One for each process of a parallel run.
 TEMPLATE = f"quarterdeck_template_{os.environ.get('PYTEST_XDIST_WORKER', 'only')}"
 
@@ -91,7 +93,7 @@ def postgres_url() -> Iterator[str]:
         url = os.environ.get("QUARTERDECK_TEST_DATABASE_URL")
         if not url:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="qd-test-"))
-            url = stack.enter_context(embedded_postgres.running(Path(folder)))
+            url = stack.enter_context(embedded_postgres.running(Path(folder), MAX_CONNECTIONS))
         if os.environ.get("QUARTERDECK_TEST_PGBOUNCER"):
             stack.enter_context(behind_pgbouncer(url))
         yield url
