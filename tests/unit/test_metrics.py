@@ -17,12 +17,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from quarterdeck.core.settings import Settings
 from quarterdeck.metrics.instruments import Instruments
 from quarterdeck.server.metrics_scrape import DatabaseFigures, ProcessFiles, database_metrics
-from quarterdeck.server.metrics_store import Figures
+from quarterdeck.server.metrics_store import Counts, Figures
 from tests.pages import ROOT
 
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
 DASHBOARD = ROOT / "deploy" / "grafana" / "quarterdeck.json"
-FIGURES = Figures({}, 0, 0.0, {}, 0, 0, 0)
+FIGURES = Figures(0.0, 0, 0, 0, Counts({}, 0, {}))
 _ROW = re.compile(r"^\| `(quarterdeck_\w+)` \| (\w+) \| (.*?) \|", re.MULTILINE)
 _NAME = re.compile(r"\bquarterdeck_\w+")
 # Records in a process of its own: the library decides at its import whether there are several processes.
