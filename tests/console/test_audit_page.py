@@ -7,6 +7,7 @@ import pytest
 from playwright.async_api import expect
 
 from quarterdeck.api.routes import OPERATIONS
+from quarterdeck.core.actors import Permission
 from quarterdeck.workspaces import service as workspaces
 from tests.console.browser import ConsolePage
 from tests.world import World
@@ -134,3 +135,15 @@ async def test_workspace_and_members(console: ConsolePage, world: World) -> None
     await expect(card).to_contain_text("RunsForever (default)")
     kept = (await world.get("/v1/workspace")).json()["retention"]
     assert {kind: days for kind, days in kept.items() if days} == {"event_days": 14, "receipt_days": 10}
+
+
+async def test_retention_with_a_key_that_may_not_delete_conversations(console: ConsolePage, world: World) -> None:
+    page = console.page
+    await console.sign_in(await world.new_key(Permission.WORKSPACE_READ, Permission.KEY_MANAGE), "/workspace")
+    await page.get_by_role("button", name="Edit retention").click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog).to_contain_text("session.manage")
+    await expect(dialog.get_by_label("Events")).to_have_count(0)
+    await dialog.get_by_label("Webhook deliveries").fill("14")
+    await dialog.get_by_role("button", name="Save").click()
+    await expect(page.locator(".card").filter(has_text="Retention")).to_contain_text("Webhook deliveries14 days")

@@ -6,6 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from quarterdeck.core.actors import Permission
 from quarterdeck.workspaces import service as workspaces
 from tests.world import World, error_of
 
@@ -111,6 +112,24 @@ async def test_retention_of_a_workspace(world: World) -> None:
     assert error_of(shorter) == (400, "invalid_request"), "managers cannot remove what they did"
     assert "365" in shorter.json()["error"]["message"]
     assert (await world.get("/v1/workspace")).json() == again.json()
+
+
+async def test_who_may_let_conversations_expire(world: World) -> None:
+    """A retention of one day deletes nearly all conversations: `key.manage` alone must not be enough."""
+    permissions = (Permission.WORKSPACE_READ, Permission.KEY_MANAGE)
+    key = await world.new_key(*permissions)
+    kept = {"run_days": 3650, "event_days": 90, "file_days": 90}
+    before = (await world.patch("/v1/workspace", {"retention": kept})).json()
+    for kind in kept:
+        for days in (1, None):
+            refused = await world.patch("/v1/workspace", {"retention": {kind: days, "receipt_days": 8}}, key=key)
+            assert error_of(refused) == (403, "forbidden")
+            assert "session.manage" in refused.text
+    assert (await world.get("/v1/workspace")).json() == before
+    changed = await world.patch("/v1/workspace", {"retention": kept | {"delivery_days": 3}}, key=key)
+    assert changed.json()["retention"] == before["retention"] | {"delivery_days": 3}, "these three stay as they are"
+    both = await world.new_key(*permissions, Permission.SESSION_MANAGE)
+    assert (await world.patch("/v1/workspace", {"retention": {"run_days": None}}, key=both)).status_code == 200
 
 
 async def test_a_changed_workspace(world: World) -> None:

@@ -166,7 +166,10 @@ async def test_what_a_kept_run_needs_stays(archive: Archive) -> None:
         "SELECT id FROM session_events WHERE run_id = %s AND type = 'input.accepted'", failed
     )
     waiting = await archive.add_run(session_id, 70, "waiting", first_input)
+    for run_id, days in ((first, 90), (failed, 80)):
+        await archive.add_action(session_id, run_id, days, '{"decision": "approve"}')
     assert await archive.sweep() == Deleted(events=4, runs=1)
+    assert await archive.left("actions", session_id) == [failed], "an action stays with the events of its run"
     assert await archive.left("session_events", session_id) == [failed, waiting]
     assert await archive.runs_of(session_id) == [failed, waiting], "a run with events stays"
     await archive.run_sql("UPDATE runs SET state = 'cancelled', waiting_since = NULL, finished_at = now()")
@@ -174,6 +177,7 @@ async def test_what_a_kept_run_needs_stays(archive: Archive) -> None:
     await archive.run_sql("UPDATE runs SET finished_at = now() - interval '31 days'")
     assert await archive.sweep() == Deleted(events=8, runs=2)
     assert first not in await archive.runs_of(session_id)
+    assert await archive.left("actions", session_id) == []
 
 
 async def test_a_session_in_use_is_left_for_the_next_time(archive: Archive, database_url: str) -> None:

@@ -63,7 +63,11 @@ async def test_jobs_are_fetched_together(connection: "AsyncConnection[Any]") -> 
     fetched = await _fetch(connection, 8)
     assert [run_id for _, run_id, _ in fetched] == runs[3:5]
     assert await _fetch(connection, 8) == [], "the session of the last job has one in progress"
-    await connection.execute("SELECT release_run_jobs(%s)", ([job_id for job_id, *_ in fetched],))
+    released = [job_id for job_id, *_ in fetched]
+    await connection.execute("UPDATE jobs.procrastinate_jobs SET leaving = true WHERE id = ANY (%s)", (released,))
+    await connection.execute("SELECT release_run_jobs(%s)", (released,))
+    leaving = await connection.execute("SELECT FROM jobs.procrastinate_jobs WHERE leaving")
+    assert await leaving.fetchall() == [], "they have left"
     await connection.execute(_ADD_JOB, (str(uuid4()), runs[6], "todo", second))
     assert [workspace for _, _, workspace in await _fetch(connection, 2)] == [second, first]
 

@@ -17,12 +17,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from quarterdeck.core.settings import Settings
 from quarterdeck.metrics.instruments import Instruments
 from quarterdeck.server.metrics_scrape import DatabaseFigures, ProcessFiles, database_metrics
-from quarterdeck.server.metrics_store import Figures
+from quarterdeck.server.metrics_store import Counts, Figures
 from tests.pages import ROOT
 
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
 DASHBOARD = ROOT / "deploy" / "grafana" / "quarterdeck.json"
-FIGURES = Figures({}, 0, 0.0, {}, 0, 0, 0)
+FIGURES = Figures(0.0, 0, 0, 0, Counts({}, 0, {}))
 _ROW = re.compile(r"^\| `(quarterdeck_\w+)` \| (\w+) \| (.*?) \|", re.MULTILINE)
 _NAME = re.compile(r"\bquarterdeck_\w+")
 # Records in a process of its own: the library decides at its import whether there are several processes.
@@ -38,7 +38,10 @@ assert "prometheus_client" not in sys.modules, "imported although there is no po
 recorder.use_folder(Path(sys.argv[1]))
 recorder.start("worker")
 for number in range(60):
+    recorder.model_failed(f"invented {number}")
+for number in range(60):
     recorder.step_stored(f"model {number}", {"input": 10, "output": 1}, Decimal("0.25") if number % 2 else None)
+recorder.model_failed("model 0")
 recorder.request_aborted("GET", None)
 recorder.no_connection("main")
 """
@@ -100,6 +103,8 @@ def test_recording(tmp_path: Path) -> None:
         steps = {key[1]: value for key, value in found.items() if key[0] == "quarterdeck_steps_total"}
         assert len(steps) == 51
         assert (steps["model 0"], steps["other"]) == (1, 10)
+        failures = {key[1]: value for key, value in found.items() if key[0] == "quarterdeck_model_failures_total"}
+        assert (len(failures), failures["other"], failures["model 0"]) == (52, 10, 1)
         costs = [value for key, value in found.items() if key[0] == "quarterdeck_cost_usd_total"]
         assert sum(costs) == 30 * 0.25
         assert found["quarterdeck_http_requests_total", "GET", "none", "unmatched"] == 1

@@ -15,7 +15,8 @@ _SAVE = "INSERT INTO receipts (scope_id, operation, key, fingerprint, body) VALU
 # the server applies to it. One minute more than promised, because created_at is a little earlier than the commit.
 # now(), because the volatile clock_timestamp() would prevent an index scan. By ctid: with IN (SELECT …) PostgreSQL
 # would read the whole table for every batch to join it. Several receipts may have one time, so the next batch begins at
-# the last time again, unless all of this batch are kept.
+# the last time again, unless all of this batch are kept. Then those of its last time that did not fit into it wait
+# for a later round: they are few, and only deleted later.
 _DELETE_OLD = """
 WITH old AS (
     SELECT r.ctid AS place, r.created_at,

@@ -1470,7 +1470,8 @@ class Methods(Connection):
         """Change the workspace.
 
         Sets limits of cost and tokens per day (UTC), which are checked before each step of a run, and for how many days
-        data is kept. Expired data is deleted within about an hour and cannot be restored.
+        data is kept. Expired data is deleted within about an hour and cannot be restored. To change `run_days`,
+        `event_days` or `file_days`, the key needs `session.manage` too.
         """
         return self._call(
             CHANGE_WORKSPACE,

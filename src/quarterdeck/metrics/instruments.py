@@ -11,7 +11,8 @@ _POOL_SECONDS = (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 3)
 _QUEUE_SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800)
 _MODEL_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 _BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
-# Callers choose models by name. Each name makes new time series, so only the first ones get their own.
+# Callers choose models by name. Each name makes new time series, so only the first ones get their own. Failures have as
+# many more: with invented names, callers could use up the names of models that answer.
 _MODELS = 50
 OTHER = "other"
 
@@ -20,6 +21,7 @@ class Instruments:
     def __init__(self, process: str) -> None:
         self._process = process
         self._models: set[str] = set()
+        self._failing_models: set[str] = set()
         self.processes = _gauge("processes", "Running processes.", "process")
         self.processes.labels(process).set(1)
 
@@ -59,12 +61,18 @@ class Instruments:
         return self._process
 
     def model_label(self, model: str) -> str:
-        if model in self._models:
-            return model
-        if len(self._models) >= _MODELS:
-            return OTHER
-        self._models.add(model)
-        return model
+        """Of a model that has answered."""
+        return _bounded(model, self._models)
+
+    def failing_model_label(self, model: str) -> str:
+        return model if model in self._models else _bounded(model, self._failing_models)
+
+
+def _bounded(model: str, known: set[str]) -> str:
+    if model not in known and len(known) >= _MODELS:
+        return OTHER
+    known.add(model)
+    return model
 
 
 # Not in the library's global registry: figures are read from the files of all processes.

@@ -103,7 +103,7 @@ def model_answered(model: str, seconds: float) -> None:
 
 def model_failed(model: str) -> None:
     if _instruments is not None:
-        _instruments.model_failures.labels(_instruments.model_label(model)).inc()
+        _instruments.model_failures.labels(_instruments.failing_model_label(model)).inc()
 
 
 def swept(deleted: Mapping[str, int] | None) -> None:

@@ -112,12 +112,13 @@ class DatabaseFigures:
 
 
 def database_metrics(figures: Figures) -> Iterator[Metric]:
-    runs: dict[str, float] = {state: figures.runs.get(state, 0) for state in _ACTIVE_STATES}
-    yield _gauge("runs", "Runs that have not ended.", runs, "state")
-    yield _gauge("queue_jobs", "Runs that wait for a worker.", figures.queued_jobs)
-    yield _gauge("queue_oldest_seconds", "How long the first of them waits.", figures.queue_oldest_seconds)
-    actions: dict[str, float] = {kind: figures.open_actions.get(kind, 0) for kind in ActionKind}
-    yield _gauge("actions_open", "Actions that wait for an answer.", actions, "kind")
+    if figures.counts is not None:
+        runs: dict[str, float] = {state: figures.counts.runs.get(state, 0) for state in _ACTIVE_STATES}
+        yield _gauge("runs", "Runs that have not ended.", runs, "state")
+        yield _gauge("queue_jobs", "Runs that wait for a worker.", figures.counts.queued_jobs)
+        actions: dict[str, float] = {kind: figures.counts.open_actions.get(kind, 0) for kind in ActionKind}
+        yield _gauge("actions_open", "Actions that wait for an answer.", actions, "kind")
+    yield _gauge("queue_oldest_seconds", "How long the first run in the queue waits.", figures.queue_oldest_seconds)
     yield _gauge("workers", "Workers with a recent heartbeat.", figures.workers)
     yield _gauge("database_connections", "Connections to the PostgreSQL server.", figures.connections)
     yield _gauge("database_max_connections", "max_connections of the PostgreSQL server.", figures.max_connections)

@@ -19,10 +19,20 @@ SELECT state, count(*) FROM app.runs WHERE state = 'pending' GROUP BY state
 """
 # Jobs that a worker could take now.
 _QUEUE = """
-SELECT count(*), coalesce(extract(epoch FROM now() - min(greatest(j.queued_at, j.scheduled_at))), 0)::float8
-FROM jobs.procrastinate_jobs j
+SELECT count(*) FROM jobs.procrastinate_jobs j
 WHERE j.status = 'todo' AND (j.scheduled_at IS NULL OR j.scheduled_at <= now())
   AND NOT EXISTS (SELECT FROM jobs.procrastinate_jobs d WHERE d.lock = j.lock AND d.status = 'doing')
+"""
+# Ids have the order of queued_at. More than one job, because a pause (scheduled_at) is not part of the wait. Reads few
+# rows, also if millions of jobs wait.
+_QUEUE_AGE = """
+SELECT coalesce(extract(epoch FROM now() - min(waiting_since)), 0)::float8
+FROM (
+    SELECT greatest(j.queued_at, j.scheduled_at) AS waiting_since FROM jobs.procrastinate_jobs j
+    WHERE j.status = 'todo' AND (j.scheduled_at IS NULL OR j.scheduled_at <= now())
+      AND NOT EXISTS (SELECT FROM jobs.procrastinate_jobs d WHERE d.lock = j.lock AND d.status = 'doing')
+    ORDER BY j.id LIMIT 100
+) AS oldest
 """
 _ACTIONS = "SELECT kind, count(*) FROM app.actions WHERE state = 'open' GROUP BY kind"
 _WORKERS = """
@@ -34,14 +44,19 @@ SELECT sum(numbackends)::integer, current_setting('max_connections')::integer FR
 """
 
 
-class Figures(Struct, frozen=True):
+class Counts(Struct, frozen=True):
     runs: dict[str, int]
     queued_jobs: int
-    queue_oldest_seconds: float
     open_actions: dict[str, int]
+
+
+class Figures(Struct, frozen=True):
+    queue_oldest_seconds: float
     workers: int
     connections: int
     max_connections: int
+    # None: there are too many rows to count them in time.
+    counts: Counts | None
 
 
 def read_figures(connection: Connection, role: str, lease_seconds: float) -> Figures:
@@ -49,18 +64,21 @@ def read_figures(connection: Connection, role: str, lease_seconds: float) -> Fig
     connection.read_only = True
     connection.execute(_LIMIT)
     connection.execute(sql.SQL(_SET_ROLE).format(sql.Identifier(role)))
-    queued_jobs, oldest_seconds = _one(connection, _QUEUE)
+    (oldest_seconds,) = _one(connection, _QUEUE_AGE)
     (workers,) = _one(connection, _WORKERS, lease_seconds)
     connections, max_connections = _one(connection, _CONNECTIONS)
-    return Figures(
-        dict(connection.execute(_RUNS).fetchall()),
-        queued_jobs,
-        max(0.0, oldest_seconds),
-        dict(connection.execute(_ACTIONS).fetchall()),
-        workers,
-        connections,
-        max_connections,
-    )
+    return Figures(max(0.0, oldest_seconds), workers, connections, max_connections, _counts(connection))
+
+
+def _counts(connection: Connection) -> Counts | None:
+    try:
+        # A savepoint: the transaction goes on after a timeout.
+        with connection.transaction():
+            (queued_jobs,) = _one(connection, _QUEUE)
+            runs = dict(connection.execute(_RUNS).fetchall())
+            return Counts(runs, queued_jobs, dict(connection.execute(_ACTIONS).fetchall()))
+    except psycopg.errors.QueryCanceled:
+        return None
 
 
 def _one(connection: Connection, query: str, *values: object) -> tuple[Any, ...]:

@@ -63,7 +63,10 @@ class TurnsJobManager(JobManager):
 
     async def unregister_worker(self, worker_id: int) -> None:
         """A worker that stops leaves the jobs that it has not begun to others."""
-        if self._fetched:
-            await self.connector.execute_query_async(query=_RELEASE, job_ids=[job.id for job in self._fetched])
-            self._fetched.clear()
-        await super().unregister_worker(worker_id)
+        try:
+            if self._fetched:
+                await self.connector.execute_query_async(query=_RELEASE, job_ids=[job.id for job in self._fetched])
+                self._fetched.clear()
+        finally:
+            # If the jobs could not be released, recovery finds them sooner without the worker.
+            await super().unregister_worker(worker_id)

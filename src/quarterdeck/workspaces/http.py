@@ -3,12 +3,13 @@
 
 from quarterdeck.auth.access import Access
 from quarterdeck.changes.perform import Changes
+from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.call import Answer
 from quarterdeck.core.retention import RetentionDays
-from quarterdeck.http.operation import operation
+from quarterdeck.http.operation import Refusal, operation
 from quarterdeck.http.request import Request
-from quarterdeck.workspaces import service
+from quarterdeck.workspaces import rules, service
 from quarterdeck.workspaces.model import ChangeWorkspaceBody, MemberPage, WorkspaceBody
 
 
@@ -27,7 +28,8 @@ async def get_workspace(request: Request, access: Access, defaults: RetentionDay
 @operation(
     summary="Change the workspace",
     description="Sets limits of cost and tokens per day (UTC), which are checked before each step of a run, and for "
-    "how many days data is kept. Expired data is deleted within about an hour and cannot be restored.",
+    "how many days data is kept. Expired data is deleted within about an hour and cannot be restored. To change "
+    "`run_days`, `event_days` or `file_days`, the key needs `session.manage` too.",
     permission=Permission.KEY_MANAGE,
     reads=True,
     payload=ChangeWorkspaceBody,
@@ -36,6 +38,14 @@ async def get_workspace(request: Request, access: Access, defaults: RetentionDay
     etag=True,
     conditional=True,
     idempotent=True,
+    refusals=(
+        Refusal(
+            "may_not_expire",
+            errors.exceeds_caller(rules.MAY_NOT_EXPIRE),
+            "The request changes the retention of runs, events or files, and the key lacks `session.manage`.",
+            "Use a key with both permissions, or leave these three out.",
+        ),
+    ),
 )
 async def change_workspace(request: Request, changes: Changes, defaults: RetentionDays) -> Answer:
     return await service.change_workspace(changes, defaults, await request.call(ChangeWorkspaceBody))

@@ -4,8 +4,19 @@ from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
 from quarterdeck.core import errors
+from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.retention import RetentionDays
 from quarterdeck.workspaces.model import SetRetention
+
+MAY_NOT_EXPIRE = "To change the retention of runs, events or files, the permission session.manage is needed too."
+
+
+def check_may_expire(principal: Principal, own: RetentionDays, wanted: RetentionDays) -> None:
+    """A short retention deletes conversations, as deleting sessions does. null counts too: the server may delete
+    earlier than the workspace does."""
+    before, after = ((each.run_days, each.event_days, each.file_days) for each in (own, wanted))
+    if before != after and not principal.may(Permission.SESSION_MANAGE):
+        raise errors.exceeds_caller(MAY_NOT_EXPIRE)
 
 
 def changed_retention(own: RetentionDays, change: SetRetention, server_audit_days: int | None) -> RetentionDays:

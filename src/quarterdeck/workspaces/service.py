@@ -57,7 +57,9 @@ async def get_workspace(access: Access, defaults: RetentionDays, call: Call[None
 async def change_workspace(changes: Changes, defaults: RetentionDays, call: Call[ChangeWorkspaceBody]) -> Answer:
     """A request that changes nothing keeps the revision and writes no audit entry."""
 
-    async def effect(connection: Connection, _: Principal, workspace_id: UUID, body: ChangeWorkspaceBody) -> Made:
+    async def effect(
+        connection: Connection, principal: Principal, workspace_id: UUID, body: ChangeWorkspaceBody
+    ) -> Made:
         # A statement of its own: the next one must see what the previous holder of the lock committed.
         await _lock_workspace(connection, workspace_id)
         before = await show_workspace(connection, workspace_id, defaults)
@@ -67,6 +69,7 @@ async def change_workspace(changes: Changes, defaults: RetentionDays, call: Call
             limits = WorkspaceLimits(day=changed_limit(before.limits.day, body.limits.day))
         if body.retention is not UNSET:
             retention = await _changed_retention(connection, retention, body.retention)
+            rules.check_may_expire(principal, before.retention, retention)
         if (limits, retention) == (before.limits, before.retention):
             return Made(shown=before, kept=before, object_id=workspace_id, changed=False)
         await store.set_limits_and_retention(connection, workspace_id, limits, retention)

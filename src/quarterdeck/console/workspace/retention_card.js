@@ -19,6 +19,9 @@ const KINDS = [
   ["usage_days", "Usage", 1],
 ];
 
+// They delete conversations and files, so the server asks for a second permission.
+const CONTENT = ["run_days", "event_days", "file_days"];
+
 /** Returns `{node, draw(workspace)}`. */
 export function retentionCard() {
   const node = el("section", { class: "card", hidden: true });
@@ -58,19 +61,22 @@ function editRetention({ retention, effective_retention: effective }) {
       max: MAX_DAYS,
       step: 1,
     });
+  const mayExpireContent = can("session.manage");
+  const kinds = KINDS.filter(([kind]) => mayExpireContent || !CONTENT.includes(kind));
   return formDialog({
     title: "Edit retention",
     fields: [
       el("p", {}, "Days for which data is kept. Leave a field empty for the default of the server. Deleted data can't be restored."),
-      el("div", { class: "model-settings" }, KINDS.map(([kind, label, shortest]) => field(label, input(kind, shortest)))),
+      !mayExpireContent && el("p", { class: "hint" }, "Changing runs, events and files requires the permission session.manage."),
+      el("div", { class: "model-settings" }, kinds.map(([kind, label, shortest]) => field(label, input(kind, shortest)))),
     ],
     confirm: "Save",
-    act: (data) => patch("/workspace", { retention: values(data) }),
+    act: (data) => patch("/workspace", { retention: values(kinds, data) }),
   });
 }
 
-function values(data) {
-  return Object.fromEntries(KINDS.map(([kind]) => [kind, data.get(kind) === "" ? null : Number(data.get(kind))]));
+function values(kinds, data) {
+  return Object.fromEntries(kinds.map(([kind]) => [kind, data.get(kind) === "" ? null : Number(data.get(kind))]));
 }
 
 function daysText(days, isDefault) {

@@ -62,13 +62,16 @@ BEGIN
     IF events > 0 THEN
         DELETE FROM conversation_words w WHERE w.session_id = target_session_id AND w.event_id <= last_deleted_event;
     END IF;
+    SELECT e.created_at INTO oldest_event_at FROM session_events e
+    WHERE e.session_id = target_session_id ORDER BY e.id LIMIT 1;
     is_complete := events < max_rows;
     IF is_complete THEN
-        -- An approval that is remembered for the session still applies.
+        -- An approval that is remembered for the session still applies. An action that events may refer to stays with them.
         DELETE FROM actions WHERE ctid = ANY (ARRAY(
             SELECT a.ctid FROM actions a
             WHERE a.session_id = target_session_id AND a.state <> 'open'
               AND a.resolution->>'remember' IS DISTINCT FROM 'session'
+              AND a.resolved_at < coalesce(oldest_event_at - margin, 'infinity')
               AND NOT EXISTS (
                   SELECT FROM runs r WHERE r.id = a.run_id AND NOT has_ended_before(r, events_before - margin)
               )
@@ -82,9 +85,7 @@ BEGIN
         RETURN;
     END IF;
 
-    SELECT e.created_at INTO oldest_event_at FROM session_events e
-    WHERE e.session_id = target_session_id ORDER BY e.id LIMIT 1;
-    IF NOT FOUND THEN
+    IF oldest_event_at IS NULL THEN
         DELETE FROM session_attachments a WHERE a.session_id = target_session_id;
     END IF;
     -- A run that ended before the oldest event has no events. least() ignores NULL.

@@ -130,10 +130,11 @@ END;
 $$;
 
 -- Puts jobs back that a worker has taken and not begun. One whose run got another job meanwhile is left to recovery.
+-- A job that was asked to leave has left with this: otherwise it would have to leave again as soon as it is taken.
 CREATE OR REPLACE FUNCTION release_run_jobs(job_ids bigint[]) RETURNS void
 LANGUAGE sql VOLATILE
 AS $$
-    UPDATE jobs.procrastinate_jobs j SET status = 'todo', worker_id = NULL
+    UPDATE jobs.procrastinate_jobs j SET status = 'todo', worker_id = NULL, leaving = false
     WHERE j.id = ANY (job_ids) AND j.status = 'doing' AND NOT j.abort_requested AND NOT EXISTS (
         SELECT FROM jobs.procrastinate_jobs t WHERE t.queueing_lock = j.queueing_lock AND t.status = 'todo'
     )
