@@ -75,8 +75,11 @@ def _counts(connection: Connection) -> Counts | None:
         # A savepoint: the transaction goes on after a timeout.
         with connection.transaction():
             (queued_jobs,) = _one(connection, _QUEUE)
-            runs = dict(connection.execute(_RUNS).fetchall())
-            return Counts(runs, queued_jobs, dict(connection.execute(_ACTIONS).fetchall()))
+            return Counts(
+                runs=dict(connection.execute(_RUNS).fetchall()),
+                queued_jobs=queued_jobs,
+                open_actions=dict(connection.execute(_ACTIONS).fetchall()),
+            )
     except psycopg.errors.QueryCanceled:
         return None
 
