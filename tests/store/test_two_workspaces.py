@@ -246,6 +246,7 @@ OF_ALL_WORKSPACES: dict[str, tuple[str, ...]] = {
     "counts for the operator's metrics": (
         "server/metrics_store _RUNS",
         "server/metrics_store _QUEUE",
+        "server/metrics_store _QUEUE_AGE",
         "server/metrics_store _ACTIONS",
         "server/metrics_store _WORKERS",
         "server/metrics_store _CONNECTIONS",
