@@ -8,6 +8,7 @@ import { notice } from "../notices.js";
 
 const MAX_DAYS = 3650;
 // Field of the API, label, shortest value.
+/** @type {[string, string, number][]} */
 const KINDS = [
   ["run_days", "Runs", 1],
   ["event_days", "Events", 1],
