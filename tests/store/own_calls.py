@@ -55,7 +55,7 @@ from quarterdeck.files import store as files
 from quarterdeck.files.model import Upload
 from quarterdeck.mcp_servers import store as mcp_servers
 from quarterdeck.mcp_servers.model import NewMcpServer
-from quarterdeck.server.metrics_store import Counts, read_figures
+from quarterdeck.server.metrics_store import Counts, read_counts, read_figures
 from quarterdeck.skills import blocks_store as blocks
 from quarterdeck.skills import store as skills
 from quarterdeck.webhooks import delivery_store as deliveries
@@ -361,7 +361,8 @@ async def _figures(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
     """Numbers only, of both workspaces."""
     with read_only_twin(c) as connection:
         figures = read_figures(connection, "quarterdeck_app", 60)
-    assert figures.counts == Counts({"running": 2, "queued": 2}, 2, {"budget": 2})
+        counts = read_counts(connection)
+    assert counts == Counts({"running": 2, "queued": 2}, 2, {"budget": 2})
     assert figures.workers == 0
     assert not a.marks(repr(figures))
 

@@ -4,7 +4,8 @@ from uuid import uuid4
 
 import psycopg
 
-from quarterdeck.server.metrics_store import Counts, read_figures
+from quarterdeck.server.metrics_scrape import read_all
+from quarterdeck.server.metrics_store import Counts
 from tests.world import AS_OWNER, app_url
 
 _ADD_JOB = """
@@ -20,11 +21,11 @@ def test_the_age_of_the_queue_does_not_wait_for_counts(database_url: str) -> Non
             owner.execute(_ADD_JOB, (str(uuid4()), str(uuid4()), queued, due))
         owner.commit()
         with psycopg.connect(app_url(database_url)) as connection:
-            figures = read_figures(connection, "quarterdeck_app", 60)
+            figures = read_all(connection, "quarterdeck_app", 60)
             assert figures.counts == Counts({}, 2, {})
             assert 200 <= figures.queue_oldest_seconds < 260
             connection.rollback()
             owner.execute("LOCK TABLE app.actions")
-            figures = read_figures(connection, "quarterdeck_app", 60)
+            figures = read_all(connection, "quarterdeck_app", 60)
             assert figures.counts is None, "they would have waited for the lock"
             assert 200 <= figures.queue_oldest_seconds < 260

@@ -12,6 +12,7 @@ from wsgiref.simple_server import WSGIServer
 
 import psutil
 import psycopg
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.mmap_dict import MmapedDict
@@ -21,7 +22,7 @@ from quarterdeck import __version__
 from quarterdeck.conversations.actions.model import ActionKind
 from quarterdeck.conversations.runs.model import RunState
 from quarterdeck.core.settings import Settings
-from quarterdeck.server.metrics_store import Figures, read_figures
+from quarterdeck.server.metrics_store import Connection, Figures, read_counts, read_figures
 
 logger = logging.getLogger(__name__)
 
@@ -101,13 +102,24 @@ class DatabaseFigures:
     def _read(self) -> Figures | None:
         try:
             with psycopg.connect(self._url, connect_timeout=_CONNECT_SECONDS) as connection:
-                figures = read_figures(connection, self._settings.database.role, self._settings.worker.lease_seconds)
+                figures = read_all(connection, self._settings.database.role, self._settings.worker.lease_seconds)
         except psycopg.Error as fault:
             if self._was_read:
                 logger.warning("the figures of the database cannot be read: %s", fault)
             self._was_read = False
             return None
         self._was_read = True
+        return figures
+
+
+def read_all(connection: Connection, role: str, lease_seconds: float) -> Figures:
+    """Without counts if there are too many rows to count them in time."""
+    figures = read_figures(connection, role, lease_seconds)
+    try:
+        # A savepoint: the transaction goes on after a timeout.
+        with connection.transaction():
+            return replace(figures, counts=read_counts(connection))
+    except psycopg.errors.QueryCanceled:
         return figures
 
 

@@ -55,33 +55,29 @@ class Figures(Struct, frozen=True):
     workers: int
     connections: int
     max_connections: int
-    # None: there are too many rows to count them in time.
-    counts: Counts | None
+    counts: Counts | None = None
 
 
 def read_figures(connection: Connection, role: str, lease_seconds: float) -> Figures:
-    """In one transaction, as this role. `lease_seconds`: a worker without a heartbeat for this long does not count."""
+    """Without counts. The current transaction gets the rights of the role. `lease_seconds`: a worker without a
+    heartbeat for this long does not count."""
     connection.read_only = True
     connection.execute(_LIMIT)
     connection.execute(sql.SQL(_SET_ROLE).format(sql.Identifier(role)))
     (oldest_seconds,) = _one(connection, _QUEUE_AGE)
     (workers,) = _one(connection, _WORKERS, lease_seconds)
     connections, max_connections = _one(connection, _CONNECTIONS)
-    return Figures(max(0.0, oldest_seconds), workers, connections, max_connections, _counts(connection))
+    return Figures(max(0.0, oldest_seconds), workers, connections, max_connections)
 
 
-def _counts(connection: Connection) -> Counts | None:
-    try:
-        # A savepoint: the transaction goes on after a timeout.
-        with connection.transaction():
-            (queued_jobs,) = _one(connection, _QUEUE)
-            return Counts(
-                runs=dict(connection.execute(_RUNS).fetchall()),
-                queued_jobs=queued_jobs,
-                open_actions=dict(connection.execute(_ACTIONS).fetchall()),
-            )
-    except psycopg.errors.QueryCanceled:
-        return None
+def read_counts(connection: Connection) -> Counts:
+    """After `read_figures`, in the same transaction."""
+    (queued_jobs,) = _one(connection, _QUEUE)
+    return Counts(
+        runs=dict(connection.execute(_RUNS).fetchall()),
+        queued_jobs=queued_jobs,
+        open_actions=dict(connection.execute(_ACTIONS).fetchall()),
+    )
 
 
 def _one(connection: Connection, query: str, *values: object) -> tuple[Any, ...]:
