@@ -1,9 +1,10 @@
 """The pages of agents, and sessions with an agent."""
 
+import asyncio
 import re
 
 import pytest
-from playwright.async_api import Locator, expect
+from playwright.async_api import Locator, Route, expect
 
 from quarterdeck.core.actors import Permission
 from tests.console.browser import NARROW, ConsolePage
@@ -20,8 +21,8 @@ def dialog(console: ConsolePage) -> Locator:
     return console.page.get_by_role("dialog")
 
 
-async def new_agent(world: World, **version: object) -> str:
-    answer = await world.post("/v1/agents", {"name": "Triage", "version": version})
+async def new_agent(world: World, name: str = "Triage", **version: object) -> str:
+    answer = await world.post("/v1/agents", {"name": name, "version": version})
     assert answer.status_code == 201, answer.text
     agent_id: str = answer.json()["id"]
     return agent_id
@@ -198,10 +199,16 @@ async def test_session_with_an_agent(console: ConsolePage, world: World) -> None
     await expect(form.get_by_label("Instructions")).to_have_value("Be polite.")
     await form.get_by_role("button", name="Save").click()
     await expect(details).to_contain_text("Triage v1 (pinned)")
+    # The list of agents arrives after the choice.
+    await new_agent(world, name="Other")
+    lists: asyncio.Queue[Route] = asyncio.Queue()
+    await page.route("**/v1/agents?*", lists.put_nowait, times=1)
     await page.get_by_role("button", name="Edit session").click()
     await expect(form.get_by_label("Temperature")).to_have_value("0.5")
     await form.get_by_label("Agent", exact=True).select_option("No agent")
     await expect(form.get_by_label("Temperature")).to_be_enabled()
+    await (await lists.get()).continue_()
+    await expect(form.get_by_label("Agent", exact=True).locator("option")).to_have_count(3)
     async with page.expect_request(lambda request: request.method == "PATCH") as request:
         await form.get_by_role("button", name="Save").click()
     assert (await request.value).post_data_json == {"agent": None}

@@ -17,21 +17,20 @@ export function agentPicker(current, signal, onChoose) {
   const errorPlace = el("div", {});
   let agents = [];
   let lastChoice = 0;
-  draw();
+  draw(current?.agent_id ?? "");
   load();
 
   async function load() {
     try {
       agents = await Array.fromAsync(listAll("/agents", {}, signal));
-      draw();
+      draw(select.value);
     } catch (error) {
       if (!signal.aborted) fill(errorPlace, errorBox(error, () => { fill(errorPlace); load(); }));
     }
   }
 
   /** The list has no archived agents, which a session can still have. */
-  function draw() {
-    const chosen = select.value || current?.agent_id || "";
+  function draw(chosen) {
     const usable = agents.filter((one) => one.latest_version !== null).map(({ id, name }) => ({ id, name }));
     const isMissing = current !== null && !usable.some(({ id }) => id === current.agent_id);
     fill(select, option(null), [...(isMissing ? [{ id: current.agent_id, name: current.name }] : []), ...usable].map(option));
