@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from unittest.mock import patch
+from uuid import uuid4
 
 import httpx
 import psycopg
@@ -107,6 +108,17 @@ def template(postgres_url: str) -> Iterator[str]:
     migrate_for_tests(make_conninfo(postgres_url, dbname=TEMPLATE))
     yield TEMPLATE
     drop_database(postgres_url, make_conninfo(postgres_url, dbname=TEMPLATE))
+
+
+@pytest.fixture
+def empty_url(postgres_url: str) -> Iterator[str]:
+    """A database without the schema."""
+    name = f"qd_{uuid4().hex}"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    url = make_conninfo(postgres_url, dbname=name)
+    yield url
+    drop_database(postgres_url, url)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import random
 import stat
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -16,7 +16,6 @@ import httpx
 import obstore
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
 
 import quarterdeck
 from quarterdeck.backups.backup_file import create_backup
@@ -27,20 +26,10 @@ from quarterdeck.db.table_data import begin_snapshot, connect, read_table, seque
 from tests.cli.command import qd_here, qd_serve
 from tests.contract.test_object_store import objects, s3  # noqa: F401 - fixtures
 from tests.object_store import BUCKET, bucket
-from tests.world import Server, World, app_url, bundle, drop_database, serving
+from tests.world import Server, World, app_url, bundle, serving
 
 OK = 0
 REFUSED = 2
-
-
-@pytest.fixture
-def empty_url(postgres_url: str) -> Iterator[str]:
-    name = f"qd_{uuid4().hex}"
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-    url = make_conninfo(postgres_url, dbname=name)
-    yield url
-    drop_database(postgres_url, url)
 
 
 _SESSION_FILE = """

@@ -1,8 +1,6 @@
 """`qd migrate --check`: for deploy scripts, by exit code. It changes nothing."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import psycopg
 import pytest
@@ -10,19 +8,9 @@ from psycopg.conninfo import make_conninfo
 
 from quarterdeck.db import migrate as migrations
 from tests.cli.command import qd_here
-from tests.world import app_url, drop_database, free_port, migrate_for_tests
+from tests.world import app_url, free_port, migrate_for_tests
 
 UP_TO_DATE = (0, "The schema is up to date.\n", "")
-
-
-@pytest.fixture
-def empty_url(postgres_url: str) -> Iterator[str]:
-    name = f"qd_{uuid4().hex}"
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-    url = make_conninfo(postgres_url, dbname=name)
-    yield url
-    drop_database(postgres_url, url)
 
 
 def check(url: str, **settings: str) -> tuple[int, str, str]:

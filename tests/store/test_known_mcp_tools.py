@@ -71,12 +71,12 @@ async def test_definitions_are_known_by_the_first_run_or_the_last_check(database
         assert await service.note_first_seen(connection, mine, tickets, [third], 2) == hashes(FIND, CLOSE) | {
             "third": b""
         }
-        assert await service.known_tools(connection, mine, tickets) == hashes(FIND, CLOSE)
-        assert await service.known_tools(connection, other, tickets) == {}
+        assert await store.hashes(connection, mine, tickets) == hashes(FIND, CLOSE)
+        assert await store.hashes(connection, other, tickets) == {}
         assert await service.note_first_seen(connection, other, tickets, [third], 9) == {"third": b""}
 
         await service.replace_known(connection, mine, tickets, [third])
-        assert await service.known_tools(connection, mine, tickets) == hashes(third)
+        assert await store.hashes(connection, mine, tickets) == hashes(third)
 
         # Models call both tickets__a_b, so the policy's `allow` for the first must not hold for the second.
         first, second = replace(CLOSE, name="a_b"), replace(CLOSE, name="a.b")

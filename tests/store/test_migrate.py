@@ -1,28 +1,14 @@
 """Bringing a database to this release's schema: once, whoever else tries, and never on a guess."""
 
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
-from uuid import uuid4
 
 import psycopg
 import pytest
 from procrastinate.schema import SchemaManager
 from psycopg import AsyncConnection
-from psycopg.conninfo import make_conninfo
 
 from quarterdeck.db.migrate import MigrationError, is_current, migrate, queue_migrations
-from tests.world import drop_database
-
-
-@pytest.fixture
-def empty_url(postgres_url: str) -> Iterator[str]:
-    name = f"qd_empty_{uuid4().hex}"
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-    url = make_conninfo(postgres_url, dbname=name)
-    yield url
-    drop_database(postgres_url, url)
 
 
 def execute(url: str, statement: str, *values: object) -> None:

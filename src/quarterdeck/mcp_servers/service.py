@@ -189,11 +189,6 @@ async def targets(
     )
 
 
-async def known_tools(connection: Connection, workspace_id: UUID, server_id: UUID) -> dict[str, bytes]:
-    """The SHA-256 of the known definitions, by the server's names of the tools."""
-    return await store.hashes(connection, workspace_id, server_id)
-
-
 async def note_first_seen(
     connection: Connection, workspace_id: UUID, server_id: UUID, tools: list[McpTool], limit: int
 ) -> dict[str, bytes]:
