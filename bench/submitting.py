@@ -175,6 +175,9 @@ def _script(server: Server, sessions: Sessions) -> str:
         "true",
         str(UNBOUNDED["SUBMIT_RUN_WAITING_INPUTS"]),
         str(UNBOUNDED["SUBMIT_RUN_WAITING_BYTES"]),
+        # Attachments and traces.
+        "NULL",
+        "NULL",
     )
     statement = store._SUBMIT
     assert statement.count("%b") == len(values), "the statement takes other parameters"

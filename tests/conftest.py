@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from functools import cache
-from pathlib import Path
 from unittest.mock import patch
 from uuid import uuid4
 
@@ -18,7 +17,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from psycopg.conninfo import make_conninfo
 
-from quarterdeck.server import embedded_postgres
+from tests import fork_server
+from tests.fault.postgres import running_postgres
 from tests.fuzzing import cases
 from tests.owner_connections import close_owner_connections
 from tests.pgbouncer import behind_pgbouncer
@@ -27,6 +27,7 @@ from tests.world import (
     Server,
     World,
     clone_database,
+    create_login,
     drop_database,
     migrate_for_tests,
     serving,
@@ -38,10 +39,10 @@ settings.register_profile(
 )
 settings.load_profile("no_deadline")
 
-# Some tests stop dozens of processes in the middle of a write, beside the servers that all tests share.
-MAX_CONNECTIONS = 200
-# One for each process of a parallel run.
-TEMPLATE = f"quarterdeck_template_{os.environ.get('PYTEST_XDIST_WORKER', 'only')}"
+# One server for all processes of a parallel run. Tests of durability start their own (`own_postgres`), which writes to
+# the disk. Some tests stop dozens of processes in the middle of a write, beside the servers that all tests share.
+SHARED_POSTGRES = {"max_connections": 800, "fsync": "off", "full_page_writes": "off", "autovacuum_naptime": "10min"}
+TEMPLATE = "quarterdeck_template"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -51,6 +52,12 @@ def pytest_configure(config: pytest.Config) -> None:
         # run is such a user, and could no longer reach its files. --basetemp keeps the files of the tests.
         config.option.basetemp = tempfile.mkdtemp(prefix="qd-pytest-")
         config.add_cleanup(lambda: shutil.rmtree(config.option.basetemp, ignore_errors=True))
+    if getattr(config.option, "numprocesses", None) and "QUARTERDECK_TEST_DATABASE_URL" not in os.environ:
+        # The processes of the run inherit the variable.
+        running = running_postgres("test", **SHARED_POSTGRES)
+        os.environ["QUARTERDECK_TEST_DATABASE_URL"] = running.__enter__().url
+        config.add_cleanup(lambda: running.__exit__(None, None, None))
+        fork_server.start()
     # A shell ignores SIGINT in background jobs, and every process that the tests start would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # Each httpx client would load the CA certificates again, which takes longer than most tests.
@@ -88,26 +95,30 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
-    """One server for all tests of a process: embedded, or QUARTERDECK_TEST_DATABASE_URL. With
-    QUARTERDECK_TEST_PGBOUNCER the API and the workers of the tests reach it through PgBouncer."""
+    """One server for all tests: QUARTERDECK_TEST_DATABASE_URL, which a parallel run sets itself, or this process's own.
+    With QUARTERDECK_TEST_PGBOUNCER the API and the workers of the tests reach it through PgBouncer."""
     with ExitStack() as stack:
         url = os.environ.get("QUARTERDECK_TEST_DATABASE_URL")
         if not url:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="qd-test-"))
-            url = stack.enter_context(embedded_postgres.running(Path(folder), MAX_CONNECTIONS))
+            url = stack.enter_context(running_postgres("test", **SHARED_POSTGRES)).url
         if os.environ.get("QUARTERDECK_TEST_PGBOUNCER"):
             stack.enter_context(behind_pgbouncer(url))
         yield url
 
 
 @pytest.fixture(scope="session")
-def template(postgres_url: str) -> Iterator[str]:
+def template(postgres_url: str) -> str:
+    """Made by the first process that needs it."""
     with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE IF EXISTS {TEMPLATE}")
-        connection.execute(f"CREATE DATABASE {TEMPLATE}")
-    migrate_for_tests(make_conninfo(postgres_url, dbname=TEMPLATE))
-    yield TEMPLATE
-    drop_database(postgres_url, make_conninfo(postgres_url, dbname=TEMPLATE))
+        connection.execute("SELECT pg_advisory_lock(1)")
+        if not connection.execute("SELECT FROM pg_database WHERE datname = %s", (TEMPLATE,)).fetchall():
+            draft = f"{TEMPLATE}_draft"
+            connection.execute(f"DROP DATABASE IF EXISTS {draft}")
+            connection.execute(f"CREATE DATABASE {draft}")
+            migrate_for_tests(make_conninfo(postgres_url, dbname=draft))
+            connection.execute(f"ALTER DATABASE {draft} RENAME TO {TEMPLATE}")
+        create_login(postgres_url)
+    return TEMPLATE
 
 
 @pytest.fixture

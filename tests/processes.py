@@ -35,8 +35,8 @@ def stop(server: Server, number: signal.Signals = signal.SIGTERM) -> None:
 
 
 def is_gone(server: Server) -> bool:
-    """Whether it has ended. Its parent is this process, so it stays a zombie."""
-    return Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    """Whether it has ended."""
+    return not Path(f"/proc/{server.pid}").exists()
 
 
 def resident_mib(server: Server) -> float:

@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from msgspec import Struct
 from quarterdeck.agents.model import NO_OPTIONS
 from quarterdeck.conversations.runs.model import RunSetup, StepUsage
 from quarterdeck.db.database import Connection
+from tests.fork_server import ForkedProcess
 from tests.world import PATIENT, START_SECONDS, STOP_SECONDS, World, database_urls
 
 # A long lease: a worker must not count as dead because the machine is busy. Tests use `take_for_dead`.
@@ -41,7 +41,7 @@ async def resolve_setup(_: Connection, __: UUID) -> RunSetup:
 
 
 class Worker(Struct, frozen=True):
-    process: "subprocess.Popen[bytes]"
+    process: ForkedProcess
     log: Path
 
     def signal(self, order: signal.Signals) -> None:
@@ -57,7 +57,7 @@ def working(database_url: str, data_dir: Path, **settings: object) -> Iterator[W
     environment |= {f"QUARTERDECK_{name}": str(value) for name, value in (QUICK | settings).items()}
     log = data_dir / f"worker-{time.monotonic_ns()}.log"
     with log.open("wb") as output:
-        process = subprocess.Popen([sys.executable, "-m", "quarterdeck", "worker"], env=environment, stderr=output)
+        process = ForkedProcess(["worker"], environment, output)
     try:
         yield Worker(process, log)
     finally:

@@ -26,12 +26,13 @@ from quarterdeck.core.actors import Permission
 from quarterdeck.core.settings import AuditSettings, DatabaseSettings
 from quarterdeck.db.migrate import migrate
 from quarterdeck.workspaces import service as workspaces
+from tests.fork_server import ForkedProcess
 from tests.owner_connections import AS_OWNER as AS_OWNER
 from tests.owner_connections import close_owner_connections, connect_as_owner, owner_connection
 
 EVERY_PERMISSION = tuple(Permission)
 # The login of API and workers. It owns nothing and is only a member of the service's role. One for each process of a
-# parallel run, in case they share a server.
+# parallel run: some tests count or end its connections.
 LOGIN = f"quarterdeck_test_{os.environ.get('PYTEST_XDIST_WORKER', 'only')}"
 LOGIN_PASSWORD = "for tests only"
 # Only a failure takes this long, also on a busy machine. Below the timeout of a test.
@@ -54,6 +55,9 @@ CLOSED_MCP_URL = f"http://{CLOSED_MCP_ADDRESS}/mcp"
 UNLIMITED = {"QUARTERDECK_LIMIT_CREDENTIAL_PER_MINUTE": "0", "QUARTERDECK_LIMIT_WORKSPACE_PER_MINUTE": "0"}
 
 
+Process = subprocess.Popen[bytes] | ForkedProcess
+
+
 class Server(Struct, frozen=True):
     url: str
     port: int
@@ -66,6 +70,10 @@ class Server(Struct, frozen=True):
 def migrate_for_tests(url: str) -> None:
     """Migrate a database with the service's settings and create the login of `app_url`."""
     migrate(url, audit=AuditSettings())
+    create_login(url)
+
+
+def create_login(url: str) -> None:
     role, login = sql.Identifier(DatabaseSettings().role), sql.Identifier(LOGIN)
     with psycopg.connect(url, autocommit=True) as connection:
         if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (LOGIN,)).fetchall():
@@ -121,10 +129,10 @@ def is_listening(port: int) -> bool:
 
 @contextmanager
 def serving(
-    database_url: str, data_dir: Path, command: Sequence[str] = ("-m", "quarterdeck", "api"), /, **settings: object
+    database_url: str, data_dir: Path, command: Sequence[str] | None = None, /, **settings: object
 ) -> Iterator[Server]:
-    """Run `qd api`, or another command with `--port`, as a process. `database_url` is the owner's. `settings` are
-    environment variables without their prefix."""
+    """Run `qd api`, or the arguments of a new Python that understands `--port`, as a process. `database_url` is the
+    owner's. `settings` are environment variables without their prefix."""
     port = int(str(settings.get("SERVER_PORT") or free_port()))
     environment = {key: value for key, value in os.environ.items() if not key.startswith("QUARTERDECK_")}
     environment |= {
@@ -139,7 +147,11 @@ def serving(
     environment |= {f"QUARTERDECK_{name}": str(value) for name, value in settings.items()}
     log = data_dir / "api.log"
     with log.open("wb") as output:
-        process = subprocess.Popen([sys.executable, *command, "--port", str(port)], env=environment, stderr=output)
+        process: Process
+        if command is None:
+            process = ForkedProcess(["api", "--port", str(port)], environment, output)
+        else:
+            process = subprocess.Popen([sys.executable, *command, "--port", str(port)], env=environment, stderr=output)
     try:
         url = f"http://127.0.0.1:{port}"
         _wait_until_up(url, process, log)
@@ -153,7 +165,7 @@ def serving(
             process.wait()
 
 
-def _wait_until_up(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+def _wait_until_up(url: str, process: "Process", log: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:

@@ -11,8 +11,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from openapi_schema_validator import OAS31Validator, oas31_format_checker
-from openapi_spec_validator import OpenAPIV31SpecValidator
 from starlette.responses import Response
 
 from quarterdeck.api.docs_page import docs_html, serve_docs
@@ -49,6 +47,9 @@ def parameters(operation: Operation) -> dict[str, Json]:
 
 
 def check_example(schema: Json, example: object) -> None:
+    # Its import takes seconds, in each process of a parallel run, as does that of openapi_spec_validator.
+    from openapi_schema_validator import OAS31Validator, oas31_format_checker
+
     # With the components, so that references can be resolved.
     whole = schema | {"components": DOCUMENT["components"]}
     OAS31Validator(whole, format_checker=oas31_format_checker).validate(example)
@@ -56,6 +57,8 @@ def check_example(schema: Json, example: object) -> None:
 
 def test_is_valid_openapi_31() -> None:
     assert DOCUMENT["openapi"].startswith("3.1.")
+    from openapi_spec_validator import OpenAPIV31SpecValidator
+
     OpenAPIV31SpecValidator(DOCUMENT).validate()
 
 
@@ -159,6 +162,8 @@ def test_each_error_status_names_its_codes_and_only_those(operation: Operation) 
 
 
 def _faults(schema: Json, body: object) -> Iterator[object]:
+    from openapi_schema_validator import OAS31Validator
+
     return iter(OAS31Validator(schema | {"components": DOCUMENT["components"]}).iter_errors(body))
 
 

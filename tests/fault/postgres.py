@@ -1,4 +1,4 @@
-"""A PostgreSQL server to stop, kill and pause, and a line to it that loses answers."""
+"""A PostgreSQL server to share, stop, kill and pause, and a line to it that loses answers."""
 
 import signal
 import socket
@@ -23,6 +23,7 @@ from quarterdeck.server.data_directory import (
     prepare,
     server_command,
 )
+from quarterdeck.server.postgres_guard import stop_with_parent
 from quarterdeck.server.postgres_passwords import require_passwords
 from tests.world import migrate_for_tests
 
@@ -33,8 +34,10 @@ START_SECONDS = 60.0
 class Postgres:
     """Started without the guard that would bring it back."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **options: object) -> None:
+        """`options` are parameters of PostgreSQL."""
         self.cluster = Cluster(folder.resolve())
+        self._options = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         self._account = prepare(self.cluster)
         require_passwords(self.cluster, self._account)
         self._process: subprocess.Popen[bytes] | None = None
@@ -52,12 +55,13 @@ class Postgres:
         clear_leftovers(self.cluster)
         with self.cluster.log.open("ab") as log:
             self._process = subprocess.Popen(
-                server_command(self.cluster),
+                [*server_command(self.cluster), *self._options],
                 stdout=log,
                 stderr=log,
                 cwd="/",
                 env=clean_environment(),
                 start_new_session=True,
+                preexec_fn=stop_with_parent(),
                 **identity(self._account),
             )
         deadline = time.monotonic() + START_SECONDS
@@ -97,11 +101,17 @@ class Postgres:
 @contextmanager
 def own_postgres(name: str) -> Iterator[Postgres]:
     """Migrated, in a folder of its own, for as long as it is needed."""
+    with running_postgres(name) as postgres:
+        migrate_for_tests(postgres.url)
+        yield postgres
+
+
+@contextmanager
+def running_postgres(name: str, **options: object) -> Iterator[Postgres]:
     with tempfile.TemporaryDirectory(prefix=f"qd-{name}-") as folder:
-        postgres = Postgres(Path(folder))
+        postgres = Postgres(Path(folder), **options)
         postgres.start()
         try:
-            migrate_for_tests(postgres.url)
             yield postgres
         finally:
             postgres.stop()

@@ -78,7 +78,7 @@ class Guard:
                     cwd="/",
                     env=files.clean_environment(),
                     start_new_session=True,
-                    preexec_fn=_ask_to_stop_with_parent(),
+                    preexec_fn=stop_with_parent(),
                     **files.identity(account),
                 )
             # Identifies our server. One that outlived its guard, and was stopped above, has another pid.
@@ -129,7 +129,7 @@ def _in_use(users_lock: int) -> bool:
     return False
 
 
-def _ask_to_stop_with_parent() -> Callable[[], None] | None:
+def stop_with_parent() -> Callable[[], None] | None:
     """On Linux the kernel asks the server for a fast shutdown when the guard is killed. Elsewhere the next
     guard finds the orphan and stops it."""
     if sys.platform != "linux":
