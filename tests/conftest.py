@@ -142,6 +142,14 @@ def database_url(postgres_url: str, template: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def untouched_database_url(postgres_url: str, template: str) -> Iterator[str]:
+    """An empty migrated database for tests that leave it as it is."""
+    url = clone_database(postgres_url, template)
+    yield url
+    drop_database(postgres_url, url)
+
+
+@pytest.fixture(scope="session")
 def server(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """`qd api` as a real process, shared by all tests. Each test has its own workspace."""
     url = clone_database(postgres_url, template)

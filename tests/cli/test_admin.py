@@ -180,8 +180,10 @@ def test_a_wrong_value_ends_the_process_with_code_2() -> None:
         (["admin", "set-user", "--email", "a@b.c", "--display-name", "A"], "a@b.c"),
     ],
 )  # fmt: skip
-def test_a_wrong_value_is_one_line_and_exit_code_2(database_url: str, arguments: list[str], says: str) -> None:
-    is_one_line_and_exit_code_2(qd_here(*arguments, DATABASE_URL=database_url), says)
+def test_a_wrong_value_is_one_line_and_exit_code_2(
+    untouched_database_url: str, arguments: list[str], says: str
+) -> None:
+    is_one_line_and_exit_code_2(qd_here(*arguments, DATABASE_URL=untouched_database_url), says)
 
 
 def test_wrong_settings_are_named_together() -> None:

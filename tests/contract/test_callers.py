@@ -69,10 +69,8 @@ class Objects(Struct, frozen=True):
 
 
 async def ids_for(world: World, operation: Operation) -> dict[str, str]:
-    """What the path of the operation names. For one that lists, something of each kind."""
-    if not operation.path_ids:
-        return (await Objects.make(world)).ids if operation.method == "GET" else {}
-    return await _MAKER_OF[operation.path_ids[0]](world)
+    """What the path of the operation names, for one that changes it."""
+    return await _MAKER_OF[operation.path_ids[0]](world) if operation.path_ids else {}
 
 
 async def _session_ids(world: World) -> dict[str, str]:
@@ -278,7 +276,7 @@ class Stage(Struct, frozen=True):
                 {caller.__name__: await caller(world) for caller in STRANGERS},
                 {missing: await world.new_key(*(set(Permission) - {missing})) for missing in Permission},
                 await world.new_key(Permission.WORKSPACE_READ),
-                await world.new_token(await world.new_session()),
+                await another_token(world),
             )
 
 
@@ -357,30 +355,60 @@ def test_responses_with_the_url_of_a_webhook_need_the_permission_to_read() -> No
     assert shown - readable == {"create_webhook"}
 
 
+async def another_token(world: World) -> str:
+    return await world.new_token(await world.new_session(), may_resolve=True)
+
+
+class Scene(Struct, frozen=True):
+    """A workspace and what the path of one operation names there. A new one for an operation that changes it, otherwise
+    the stage."""
+
+    world: World
+    ids: dict[str, str]
+
+    @classmethod
+    async def set(cls, visitor: World, stage: Stage, operation: Operation) -> "Scene":
+        if operation.method == "GET":
+            return cls(visitor, stage.objects.ids)
+        world = await World.create(visitor.database_url, visitor.http)
+        return cls(world, await ids_for(world, operation))
+
+    async def request(self, operation: Operation, credential: str) -> httpx.Response:
+        return await request(self.world, operation, self.ids, credential, str(self.world.workspace_id))
+
+    async def token(self) -> str:
+        """Of the session in the path."""
+        session_id = self.ids.get("session_id") or await self.world.new_session()
+        return await self.world.new_token(session_id, may_resolve=True)
+
+
 @OPERATION
-async def test_session_tokens_see_no_email_addresses(world: World, operation: Operation) -> None:
-    ids = await ids_for(world, operation)
-    by_key = await request(world, operation, ids, world.key, str(world.workspace_id))
+async def test_session_tokens_see_no_email_addresses(visitor: World, stage: Stage, operation: Operation) -> None:
+    scene = await Scene.set(visitor, stage, operation)
+    by_key = await scene.request(operation, scene.world.key)
     assert (b"@example.com" in by_key.content) == (b"primary_email" in by_key.content)
     if operation.session_token:
-        ids = await ids_for(world, operation)
-        token = await world.new_token(ids.get("session_id") or await world.new_session(), may_resolve=True)
-        answer = await request(world, operation, ids, token, str(world.workspace_id))
+        scene = await Scene.set(visitor, stage, operation)
+        answer = await scene.request(operation, await scene.token())
         assert answer.status_code == operation.success_status, answer.text
         assert b"@example.com" not in answer.content
 
 
 @OPERATION
-async def test_a_session_token_sees_its_session_and_nothing_else(world: World, operation: Operation) -> None:
-    ids = await ids_for(world, operation)
-    own = await world.new_token(ids.get("session_id") or await world.new_session(), may_resolve=True)
-    other = await world.new_token(await world.new_session(), may_resolve=True)
-    by_own = await request(world, operation, ids, own, str(world.workspace_id))
+async def test_a_session_token_sees_its_session_and_nothing_else(
+    visitor: World, stage: Stage, operation: Operation
+) -> None:
+    # Who is refused leaves the stage as it was.
+    scene = Scene(visitor, stage.objects.ids)
+    if operation.session_token:
+        scene = await Scene.set(visitor, stage, operation)
+    by_own = await scene.request(operation, await scene.token())
     if operation.session_token:
         assert by_own.status_code == operation.success_status
     else:
         assert error_of(by_own) == NOT_FOUND
-    by_other = await request(world, operation, ids, other, str(world.workspace_id))
+    other = stage.token if scene.world is visitor else await another_token(scene.world)
+    by_other = await scene.request(operation, other)
     if operation.session_token and not _named(operation):
         assert by_other.status_code == operation.success_status, "of no session, so every token may ask"
     else:
@@ -388,14 +416,14 @@ async def test_a_session_token_sees_its_session_and_nothing_else(world: World, o
 
 
 @OPERATION
-async def test_the_right_caller(world: World, operation: Operation) -> None:
+async def test_the_right_caller(visitor: World, stage: Stage, operation: Operation) -> None:
     """The permissions alone are enough, and a key that still lives a while works like one that never ends."""
-    ids = await ids_for(world, operation)
+    scene = await Scene.set(visitor, stage, operation)
     needed = tuple(operation.permissions)
     # A key that ends cannot make one that does not.
     lasts = operation.name in ("create_api_key", "rotate_api_key")
-    key, _ = await world.new_key_record(needed, None if lasts else datetime.now(UTC) + timedelta(hours=30))
-    answer = await request(world, operation, ids, key, str(world.workspace_id))
+    key, _ = await scene.world.new_key_record(needed, None if lasts else datetime.now(UTC) + timedelta(hours=30))
+    answer = await scene.request(operation, key)
     assert answer.status_code == operation.success_status, answer.text
 
 

@@ -163,13 +163,13 @@ async def test_small_file_of_a_large_bundle_costs_one_block(
     files: BundleFiles, database: Database, bundles: CountingStore
 ) -> None:
     """Only the first read of the bundle unpacks the archive."""
-    bundle = await stored(database, bundles, LARGE | {"more.bin": bytes(20 * 1024 * 1024)})
+    bundle = await stored(database, bundles, LARGE | {"more.bin": bytes(4 * 1024 * 1024)})
     assert await read(files, bundle, "b/last.txt") == b"the end\n"
     assert bundles.opened == 1
     bundles.reads = bundles.read_bytes = 0
     for _ in range(10):
         assert await read(files, bundle, "b/last.txt") == b"the end\n"
-        assert await read(files, bundle, "more.bin", 10_000_000, 10_000_004) == bytes(4)
+        assert await read(files, bundle, "more.bin", 4_000_000, 4_000_004) == bytes(4)
         assert await files.read_files(bundle, [file_of(bundle, "a.txt")]) == {"a.txt": LARGE["a.txt"]}
     assert bundles.opened == 1
     assert bundles.reads == 30
@@ -190,10 +190,10 @@ async def test_neighbours_are_read_with_one_block(
 
 
 async def test_bomb_takes_no_disk(files: BundleFiles, database: Database, bundles: CountingStore) -> None:
-    bundle = await stored(database, bundles, LARGE | {"bomb.bin": bytes(64 * 1024 * 1024)})
+    bundle = await stored(database, bundles, LARGE | {"bomb.bin": bytes(16 * 1024 * 1024)})
     bundles.reads = bundles.read_bytes = 0
     await read(files, bundle, "bomb.bin")
-    assert bundles.read_bytes < 1024 * 1024
+    assert bundles.read_bytes < 256 * 1024
 
 
 async def test_many_readers_of_a_new_bundle_share_one_build(
