@@ -26,9 +26,10 @@ from quarterdeck.agents.workspace.workspace import Workspace
 from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
 from quarterdeck.blobs.service import NewBlob
 from quarterdeck.core.agent_settings import WorkspaceSettings
+from tests.fuzzing import cases
 
 SECRET = b"outside of the folder\n"
-SWAPS = 3_000
+SWAPS = cases(5_000)
 
 
 @pytest.fixture
