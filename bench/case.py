@@ -30,6 +30,12 @@ class Ground(Struct, frozen=True):
     folder: Path
     # Shown to the person who waits.
     tell: Callable[[str], None]
+    # Whether it only matters that a case can be measured.
+    small: bool = False
+
+    def rows(self, count: int) -> int:
+        """How many to fill a table with."""
+        return count // 20 if self.small else count
 
 
 class Round(Struct, frozen=True):

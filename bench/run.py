@@ -51,7 +51,12 @@ def make_console() -> Console:
 
 
 def measured(
-    console: Console, cases: Mapping[str, Case[Any]], *, rounds: int | None = None, seconds: int | None = None
+    console: Console,
+    cases: Mapping[str, Case[Any]],
+    *,
+    rounds: int | None = None,
+    seconds: int | None = None,
+    small: bool = False,
 ) -> list[Outcome]:
     """With a PostgreSQL of its own, in a folder that is gone afterwards."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -62,7 +67,7 @@ def measured(
     ):
         totals = {name: case.warm_up + min(rounds or case.rounds, case.rounds) for name, case in cases.items()}
         bars = {name: progress.add_task(name, total=total) for name, total in totals.items()}
-        ground = Ground(url, Path(folder), progress.console.print)
+        ground = Ground(url, Path(folder), progress.console.print, small)
         return uvloop.run(
             measure_all(cases, ground, lambda name: progress.advance(bars[name]), rounds=rounds, seconds=seconds)
         )

@@ -57,9 +57,9 @@ async def long_history(ground: Ground) -> AsyncIterator[Pair]:
             fill,
             large.database_url,
             workspace_id=large.workspace_id,
-            sessions=1_000_000,
-            events=10_000_000,
-            receipts=1_000_000,
+            sessions=ground.rows(1_000_000),
+            events=ground.rows(10_000_000),
+            receipts=ground.rows(1_000_000),
             tell=ground.tell,
         )
         yield Pair(large, small)
@@ -69,7 +69,7 @@ async def long_history(ground: Ground) -> AsyncIterator[Pair]:
 async def many_keys(ground: Ground) -> AsyncIterator[Pair]:
     """A million API keys; and, small, a thousand."""
     async with serving(ground) as large, serving(ground) as small:
-        for server, keys in ((large, 1_000_000), (small, 1_000)):
+        for server, keys in ((large, ground.rows(1_000_000)), (small, 1_000)):
             await asyncio.to_thread(
                 fill_keys, server.database_url, workspace_id=server.workspace_id, keys=keys, tell=ground.tell
             )

@@ -2,10 +2,11 @@
 
 import asyncio
 import re
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from io import BytesIO
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -18,8 +19,10 @@ from bench.measuring import measure_all
 from bench.moments import most_at_once
 from bench.outcome import Outcome, has_halved
 from bench.report import RESULTS
+from bench.run import measured
 from bench.showing import plain, shown, table_of
 from bench.smoke import STORED, complaints
+from rich.console import Console
 
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills.archive import read_bundle
@@ -37,6 +40,25 @@ WRK = '{{"requests":{requests},"duration_us":2000000,"refused":{refused},"broken
 def outcome(reach: Reach | None = None, **changes: Any) -> Outcome:
     given: dict[str, Any] = {"unit": "/s", "us": [50.0, 90.0, 200.0], "ceiling": [100.0, 100.0, 100.0]}
     return Outcome(name="one", title="One <case>", against="a ceiling", reach=reach, **(given | changes))
+
+
+def by_stage() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, case in find_cases().items():
+        found.setdefault(f"{case.stage.__module__}.{case.stage.__name__}", []).append(name)
+    return found
+
+
+@pytest.mark.long
+@pytest.mark.slowest
+@pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is missing: bench/install.sh")
+@pytest.mark.parametrize("names", by_stage().values(), ids=by_stage())
+def test_every_case_can_be_measured(names: list[str]) -> None:
+    """Once and with little data. What comes out says nothing about speed."""
+    cases = {name: case for name, case in find_cases().items() if name in names}
+    console = Console(file=StringIO(), width=160)
+    outcomes = measured(console, cases, rounds=1, seconds=1, small=True)
+    assert {outcome.name: outcome.fault for outcome in outcomes} == dict.fromkeys(names)
 
 
 def test_ratios_are_taken_round_by_round() -> None:
