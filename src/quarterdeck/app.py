@@ -52,6 +52,7 @@ from quarterdeck.http.request_spans import RequestSpans
 from quarterdeck.mcp_servers.checks import McpChecks
 from quarterdeck.mcp_servers.offer import McpOffer
 from quarterdeck.metrics import recorder
+from quarterdeck.metrics.loop_watchdog import watched_loop
 from quarterdeck.retention import delete_expired
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.uploads import Uploads
@@ -176,7 +177,7 @@ class Services:
                 asyncio.create_task(_every(sweep_seconds, self._delete_expired)),
             ]
             async with self._health_listener():
-                with on_shutdown_signal(self._stop):
+                with on_shutdown_signal(self._stop), watched_loop(settings.log.blocked_loop_seconds):
                     yield
             for loop in loops:
                 loop.cancel()
