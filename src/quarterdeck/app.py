@@ -10,6 +10,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from quarterdeck.agents.catalog import ModelCatalog
+from quarterdeck.agents.output_schema import SchemaChecks
 from quarterdeck.agents.sandbox.choice import find_sandbox, why_no_sandbox
 from quarterdeck.agents.sandbox.model import Sandbox, SandboxUnavailable
 from quarterdeck.api.console import Console
@@ -146,6 +147,7 @@ class Services:
             FileUploads: FileUploads(settings.file, settings.bundle, spool_folder(settings.data_dir)),
             Downloads: Downloads(settings.stream.send_seconds, self.shutdown),
             ModelCatalog: ModelCatalog(settings.model),
+            SchemaChecks: SchemaChecks(),
             AttachmentRules: AttachmentRules(settings.file, settings.workspace, settings.model),
             SecretCipher: SecretCipher(settings.webhook, settings.data_dir),
             OAuthTokens: self.oauth_tokens,

@@ -18,10 +18,12 @@ def no_blocked_loop() -> Iterator[None]:
     """No attack blocks the event loop of a server or worker: the watchdog in it says nothing."""
     before = {log: log.stat().st_size for log in process_logs if log.exists()}
     yield
+    found = []
     for log in filter(Path.exists, process_logs):
         with log.open("rb") as file:
             file.seek(before.get(log, 0))
-            assert [line for line in file if b'"event loop blocked"' in line] == []
+            found += [line.decode() for line in file if b'"event loop blocked"' in line]
+    assert not found, "\n".join(found)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from msgspec import Struct
 from quarterdeck.core.logging import fields, log
 from quarterdeck.metrics import recorder
 
-# Of the limit. A callback is noticed up to one step late, so what lasts a quarter longer than the limit is never missed.
+# Of the limit. A callback is noticed up to one step late: what lasts a quarter longer than the limit is never missed.
 _STEPS = 4
 _FRAMES = 25
 _NANOSECONDS = 1e9
@@ -44,8 +44,8 @@ def watched_loop(limit_seconds: float) -> Iterator[None]:
 
 
 class _Reading(Struct, frozen=True):
-    """Clocks, in seconds: processor time of the process and of the loop's thread, and for how long the loop's thread and
-    this one were ready to run while others had the processors."""
+    """Clocks, in seconds: processor time of the process and of the loop's thread, and for how long the loop's thread
+    and this one were ready to run while others had the processors."""
 
     now: float
     process: float
