@@ -36,11 +36,21 @@ async def test_output_schema(world: World, schema: dict[str, Any], status: int) 
     assert answer.status_code == status, answer.text
 
 
-async def test_answers_that_take_long_to_check(world: World, server: Server, tmp_path: Path) -> None:
-    session_id = await new_session(world, output_schema=EXPONENTIAL)
+# What the demo model answers to inputs with this schema, and how the run ends.
+RUNS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "checks of an answer": (EXPONENTIAL, "demo: json 1", "failed"),
+    "blanks in a line": ({}, f"demo: json 1{' ' * 100_000}x", "failed"),
+    "an example of many values": ({"properties": {f"{at}": {"$ref": "#"} for at in range(10)}}, "x", "succeeded"),
+    "an example of a long text": ({"type": "string", "minLength": 10**12}, "x", "failed"),
+}
+
+
+@pytest.mark.long
+async def test_answers(world: World, server: Server, tmp_path: Path) -> None:
     with working(server.database_url, tmp_path):
-        run = await ended(world, await start(world, session_id, "demo: json 1"))
-    assert run["state"] == "failed"
+        for name, (schema, text, state) in RUNS.items():
+            session_id = await new_session(world, output_schema=schema)
+            assert (await ended(world, await start(world, session_id, text)))["state"] == state, name
 
 
 @pytest.mark.long
@@ -48,3 +58,12 @@ async def test_search_files(world: World, server: Server, tmp_path: Path) -> Non
     session_id = await new_session(world, workspace="sandbox")
     with sandbox_host() as host, working(server.database_url, tmp_path, **host.settings):
         assert await results(world, session_id, call("search_files", pattern=PATTERN)) == ["Nothing matches."]
+
+
+async def test_large_json(world: World) -> None:
+    """As many values as fit into a body. Each is an object of Python."""
+    schema = {"type": "object", "x": [[]] * 340_000}
+    tools = [{"name": "tool", "description": "", "parameters": schema}]
+    answer = await world.post("/v1/sessions", {"client_tools": tools})
+    assert answer.status_code == 400, answer.text
+    assert "too large" in answer.text

@@ -19,11 +19,18 @@ from quarterdeck.core.call import Body, Call
 
 _MAX_SCHEMA_BYTES = 64 * 1024
 _MAX_SCHEMA_PARTS = 500
+# They are part of each request to the model, and checking larger ones would delay other requests.
+_MAX_TOOLS_BYTES = 256 * 1024
 
 
 def check_json(client_tools: Sequence[ToolSpec], output_schema: dict[str, Any] | None) -> None:
     """The fields with JSON of any shape. Checked before anything is done with the configuration: encoding what is
     nested too deeply fails."""
+    try:
+        if len(msgspec.json.encode(client_tools)) > _MAX_TOOLS_BYTES:
+            raise errors.invalid(f"client_tools are too large. {_MAX_TOOLS_BYTES:,} bytes are allowed.")
+    except RecursionError:
+        raise errors.invalid("client_tools are nested too deeply.") from None
     names = [tool.name for tool in client_tools]
     for tool in client_tools:
         if names.count(tool.name) > 1:
