@@ -18,7 +18,7 @@ from quarterdeck.agents.model import NO_OPTIONS
 from quarterdeck.conversations.runs.model import RunSetup, StepUsage
 from quarterdeck.db.database import Connection
 from tests.fork_server import ForkedProcess
-from tests.world import PATIENT, START_SECONDS, STOP_SECONDS, World, database_urls
+from tests.world import PATIENT, START_SECONDS, STOP_SECONDS, World, database_urls, process_logs
 
 # A long lease: a worker must not count as dead because the machine is busy. Tests use `take_for_dead`.
 # Slow runs outlast their tests.
@@ -56,6 +56,7 @@ def working(database_url: str, data_dir: Path, **settings: object) -> Iterator[W
     environment |= database_urls(database_url) | {"QUARTERDECK_SERVER_DATA_DIR": str(data_dir)}
     environment |= {f"QUARTERDECK_{name}": str(value) for name, value in (QUICK | settings).items()}
     log = data_dir / f"worker-{time.monotonic_ns()}.log"
+    process_logs.append(log)
     with log.open("wb") as output:
         process = ForkedProcess(["worker"], environment, output)
     try:

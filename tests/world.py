@@ -127,6 +127,10 @@ def is_listening(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+# Of all servers and workers that this process has started.
+process_logs: list[Path] = []
+
+
 @contextmanager
 def serving(
     database_url: str, data_dir: Path, command: Sequence[str] | None = None, /, **settings: object
@@ -146,6 +150,7 @@ def serving(
     }
     environment |= {f"QUARTERDECK_{name}": str(value) for name, value in settings.items()}
     log = data_dir / "api.log"
+    process_logs.append(log)
     with log.open("wb") as output:
         process: Process
         if command is None:

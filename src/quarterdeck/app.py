@@ -10,6 +10,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from quarterdeck.agents.catalog import ModelCatalog
+from quarterdeck.agents.output_schema import SchemaChecks
 from quarterdeck.agents.sandbox.choice import find_sandbox, why_no_sandbox
 from quarterdeck.agents.sandbox.model import Sandbox, SandboxUnavailable
 from quarterdeck.api.console import Console
@@ -52,6 +53,7 @@ from quarterdeck.http.request_spans import RequestSpans
 from quarterdeck.mcp_servers.checks import McpChecks
 from quarterdeck.mcp_servers.offer import McpOffer
 from quarterdeck.metrics import recorder
+from quarterdeck.metrics.loop_watchdog import watched_loop
 from quarterdeck.retention import delete_expired
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.uploads import Uploads
@@ -145,6 +147,7 @@ class Services:
             FileUploads: FileUploads(settings.file, settings.bundle, spool_folder(settings.data_dir)),
             Downloads: Downloads(settings.stream.send_seconds, self.shutdown),
             ModelCatalog: ModelCatalog(settings.model),
+            SchemaChecks: SchemaChecks(),
             AttachmentRules: AttachmentRules(settings.file, settings.workspace, settings.model),
             SecretCipher: SecretCipher(settings.webhook, settings.data_dir),
             OAuthTokens: self.oauth_tokens,
@@ -176,7 +179,7 @@ class Services:
                 asyncio.create_task(_every(sweep_seconds, self._delete_expired)),
             ]
             async with self._health_listener():
-                with on_shutdown_signal(self._stop):
+                with on_shutdown_signal(self._stop), watched_loop(settings.log.blocked_loop_seconds):
                     yield
             for loop in loops:
                 loop.cancel()

@@ -1,15 +1,29 @@
 """Fixtures for attacks: two workspaces on one server, and a report of how the neighbour was served."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.attacks.neighbour import Tenants, two_tenants
+from tests.world import process_logs
 
 # Name of the property by which a test hands its figures to the summary, also from another process.
 FIGURES = "neighbour"
+
+
+@pytest.fixture(autouse=True)
+def no_blocked_loop() -> Iterator[None]:
+    """No attack blocks the event loop of a server or worker: the watchdog in it says nothing."""
+    before = {log: log.stat().st_size for log in process_logs if log.exists()}
+    yield
+    found = []
+    for log in filter(Path.exists, process_logs):
+        with log.open("rb") as file:
+            file.seek(before.get(log, 0))
+            found += [line.decode() for line in file if b'"event loop blocked"' in line]
+    assert not found, "\n".join(found)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from quarterdeck.agent_definitions.model import (
 )
 from quarterdeck.agents.catalog import ModelCatalog
 from quarterdeck.agents.configuration import AgentConfiguration
+from quarterdeck.agents.output_schema import SchemaChecks
 from quarterdeck.auth.access import Access
 from quarterdeck.changes.perform import Changes
 from quarterdeck.core import errors
@@ -42,8 +43,10 @@ _NAME_TAKEN = Refusal(
     idempotent=True,
     refusals=(_NAME_TAKEN,),
 )
-async def create_agent(request: Request, changes: Changes, models: ModelCatalog) -> Answer:
-    return await service.create_agent(changes, models, await request.call(CreateAgentBody))
+async def create_agent(
+    request: Request, access: Access, changes: Changes, models: ModelCatalog, schemas: SchemaChecks
+) -> Answer:
+    return await service.create_agent(access, changes, models, schemas, await request.call(CreateAgentBody))
 
 
 @operation(
@@ -112,9 +115,13 @@ async def change_agent(request: Request, changes: Changes) -> Answer:
         ),
     ),
 )
-async def push_agent_version(request: Request, changes: Changes, models: ModelCatalog) -> Answer:
+async def push_agent_version(
+    request: Request, access: Access, changes: Changes, models: ModelCatalog, schemas: SchemaChecks
+) -> Answer:
     agent_id = request.path_id("agent_id")
-    return await service.push_agent_version(changes, models, await request.call(AgentConfiguration), agent_id)
+    return await service.push_agent_version(
+        access, changes, models, schemas, await request.call(AgentConfiguration), agent_id
+    )
 
 
 @operation(

@@ -22,6 +22,7 @@ from quarterdeck.agent_definitions.model import (
 from quarterdeck.agents import configuration_rules
 from quarterdeck.agents.catalog import ModelCatalog
 from quarterdeck.agents.configuration import AgentConfiguration, AgentReference, SessionSkill
+from quarterdeck.agents.output_schema import SchemaChecks
 from quarterdeck.audit.model import ObjectType
 from quarterdeck.auth.access import Access, Lookup, visible_workspace
 from quarterdeck.changes.perform import Changes, Made
@@ -35,7 +36,9 @@ from quarterdeck.mcp_servers import service as mcp_servers
 from quarterdeck.skills import service as skills
 
 
-async def create_agent(changes: Changes, models: ModelCatalog, call: Call[CreateAgentBody]) -> Answer:
+async def create_agent(
+    access: Access, changes: Changes, models: ModelCatalog, schemas: SchemaChecks, call: Call[CreateAgentBody]
+) -> Answer:
     def read_body() -> CreateAgentBody:
         body = call.read_body()
         if body.version is not None:
@@ -53,10 +56,19 @@ async def create_agent(changes: Changes, models: ModelCatalog, call: Call[Create
             detail["version"] = 1
         return Made.plain(await _shown(connection, workspace_id, agent_id), agent_id, body.name, **detail)
 
+    checked, lookup = msgspec.structs.replace(call, read_body=read_body), visible_workspace(call.workspace_id)
+    await configuration_rules.check_output_schema(
+        access,
+        schemas,
+        checked,
+        lookup,
+        Permission.AGENT_MANAGE,
+        lambda body: None if body.version is None else body.version.output_schema,
+    )
     return await changes.perform(
-        msgspec.structs.replace(call, read_body=read_body),
+        checked,
         operation="create_agent",
-        lookup=visible_workspace(call.workspace_id),
+        lookup=lookup,
         permission=Permission.AGENT_MANAGE,
         resource=(),
         about=ObjectType.AGENT,
@@ -112,7 +124,12 @@ async def change_agent(changes: Changes, call: Call[ChangeAgentBody], agent_id: 
 
 
 async def push_agent_version(
-    changes: Changes, models: ModelCatalog, call: Call[AgentConfiguration], agent_id: UUID
+    access: Access,
+    changes: Changes,
+    models: ModelCatalog,
+    schemas: SchemaChecks,
+    call: Call[AgentConfiguration],
+    agent_id: UUID,
 ) -> Answer:
     """Pushes to one agent queue on the lock of its row."""
 
@@ -134,10 +151,14 @@ async def push_agent_version(
         assert made is not None
         return Made.plain(made, version_id, state.name, agent_id=str(agent_id), version=number)
 
+    checked, lookup = msgspec.structs.replace(call, read_body=read_body), visible_agent(call.workspace_id, agent_id)
+    await configuration_rules.check_output_schema(
+        access, schemas, checked, lookup, Permission.AGENT_MANAGE, lambda body: body.output_schema
+    )
     return await changes.perform(
-        msgspec.structs.replace(call, read_body=read_body),
+        checked,
         operation="push_agent_version",
-        lookup=visible_agent(call.workspace_id, agent_id),
+        lookup=lookup,
         permission=Permission.AGENT_MANAGE,
         resource=(agent_id,),
         about=ObjectType.AGENT_VERSION,

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from quarterdeck.agents.model import MALFORMED_ARGUMENTS
+from quarterdeck.core.json_values import is_deeper
 from quarterdeck.core.text_types import storable
 
 _MALFORMED_CHARACTERS = 2000
@@ -26,11 +27,3 @@ def read_arguments(written: str | Mapping[str, Any] | None) -> dict[str, Any]:
     if not isinstance(arguments, dict) or is_deeper(arguments, MAX_LEVELS) or "\\u0000" in str(written):
         return {MALFORMED_ARGUMENTS: storable(str(written)[:_MALFORMED_CHARACTERS])}
     return arguments
-
-
-def is_deeper(value: Any, levels: int) -> bool:
-    """Whether the value is nested deeper than `levels`."""
-    if not isinstance(value, dict | list):
-        return False
-    items = value.values() if isinstance(value, dict) else value
-    return levels == 0 or any(is_deeper(item, levels - 1) for item in items)

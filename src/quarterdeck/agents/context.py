@@ -6,7 +6,7 @@ other scripts closer than an estimate by characters.
 
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 import msgspec
 from msgspec import Struct
@@ -79,12 +79,20 @@ def fit_turns(turns: Sequence[Turn], context_tokens: int, instructions: str) -> 
     kept = with_results(turns[first_kept:])
     before = first_kept + len(kept)
     left = budget_tokens - sum(map(turn_tokens, kept))
-    for first in (_first_exchange, _first_step):
-        while left < 0 and (span := first(kept)) is not None:
-            start, end = span
-            left += sum(map(turn_tokens, kept[start:end]))
-            del kept[start:end]
+    for spans in (_older_exchanges, _older_inputs, _older_steps):
+        left = _drop(kept, spans(kept), left)
     return _cut(kept, -left) if left < 0 else kept, before - len(kept)
+
+
+def _drop(turns: list[Turn], spans: Sequence[tuple[int, int]], left_tokens: int) -> int:
+    """Removes adjacent spans, the first ones first, until the rest fits. Returns the tokens that are left then."""
+    count = 0
+    while left_tokens < 0 and count < len(spans):
+        left_tokens += sum(map(turn_tokens, turns[slice(*spans[count])]))
+        count += 1
+    if count:
+        del turns[spans[0][0] : spans[count - 1][1]]
+    return left_tokens
 
 
 def newest_turns(turns: Sequence[Turn], max_tokens: int) -> list[Turn]:
@@ -133,11 +141,13 @@ def split_turns(turns: Sequence[Turn], keep_tokens: int) -> Split | None:
         return None
     least = 0 if all(map(_is_input, turns[answers[-1] + 1 :])) else 1
     found: tuple[int, int] | None = None
+    end, left = len(turns), keep_tokens
     for count in range(least, len(answers)):
         start = _start_of(turns, answers[-count]) if count else answers[-1] + 1
-        if found is not None and sum(map(turn_tokens, turns[start:])) > keep_tokens:
+        left -= sum(map(turn_tokens, turns[start:end]))
+        if found is not None and left < 0:
             break
-        found = start, count
+        found, end = (start, count), start
     if found is None:
         return None
     start, count = found
@@ -177,18 +187,20 @@ def _spans(turns: Sequence[Turn]) -> list[tuple[int, int]]:
     return list(pairwise([*starts, len(turns)])) if starts else []
 
 
-def _first_exchange(turns: Sequence[Turn]) -> tuple[int, int] | None:
-    """None if only one exchange is left."""
-    return next(((0, at) for at in range(1, len(turns)) if _begins_exchange(turns, at)), None)
+def _older_exchanges(turns: Sequence[Turn]) -> list[tuple[int, int]]:
+    """All but the last."""
+    return list(pairwise([0, *(at for at in range(1, len(turns)) if _begins_exchange(turns, at))]))
 
 
-def _first_step(turns: Sequence[Turn]) -> tuple[int, int] | None:
-    """In the only exchange left: an input other than the newest, otherwise a step other than the last."""
-    inputs = sum(map(_is_input, turns))
-    if inputs > 1 and _is_input(turns[0]):
-        return 0, 1
-    answers = [at for at, turn in enumerate(turns) if isinstance(turn, AssistantTurn)]
-    return (answers[0], answers[1]) if len(answers) > 1 else None
+def _older_inputs(turns: Sequence[Turn]) -> list[tuple[int, int]]:
+    """Those before everything else, without the newest input."""
+    leading = sum(1 for _ in takewhile(_is_input, turns))
+    return [(at, at + 1) for at in range(min(leading, sum(map(_is_input, turns)) - 1))]
+
+
+def _older_steps(turns: Sequence[Turn]) -> list[tuple[int, int]]:
+    """All but the last."""
+    return list(pairwise(at for at, turn in enumerate(turns) if isinstance(turn, AssistantTurn)))
 
 
 def _cut(turns: list[Turn], excess_tokens: int) -> list[Turn]:

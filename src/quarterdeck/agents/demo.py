@@ -44,7 +44,7 @@ _COMMAND = re.compile(
 )
 _NOTE = re.compile(r"note: (.*\S)")
 _CALL = re.compile(r"^call: (\S{1,200})(?:[ \t\r](.*))?$", re.MULTILINE)
-_JSON = re.compile(r"^demo: json (.+?)[ \t\r]*$", re.MULTILINE)
+_JSON = re.compile(r"^demo: json (.+)$", re.MULTILINE)
 _MAX_CALLS = 100
 # Enough pieces to show streaming, few enough that a long answer does not take long.
 _PIECES = 20
@@ -174,7 +174,7 @@ def _json_answer(run: Sequence[Turn], schema: dict[str, Any]) -> str:
     given = [line for turn in run if isinstance(turn, UserTurn) for line in _JSON.findall(turn.text)]
     answers = sum(isinstance(turn, AssistantTurn) and not turn.tool_calls for turn in run)
     if given:
-        return str(given[min(answers, len(given) - 1)])
+        return str(given[min(answers, len(given) - 1)]).rstrip(" \t\r")
     return msgspec.json.encode(example_value(schema)).decode()
 
 

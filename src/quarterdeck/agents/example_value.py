@@ -1,13 +1,21 @@
 """A value that matches a JSON Schema, for the demo model. Simple schemas only; pure functions, no I/O."""
 
+from collections.abc import Iterator
 from typing import Any
 
 _MAX_LEVELS = 20
+# A schema can ask for any number of them.
+_MAX_VALUES = 1000
+_MAX_CHARACTERS = 4096
 
 
-def example_value(schema: Any, root: Any = None, levels: int = _MAX_LEVELS) -> Any:
-    root = schema if root is None else root
-    if not isinstance(schema, dict) or levels == 0:
+def example_value(schema: Any) -> Any:
+    return _example(schema, schema, _MAX_LEVELS, iter(range(_MAX_VALUES)))
+
+
+def _example(schema: Any, root: Any, levels: int, places: Iterator[int]) -> Any:
+    """`places`: one for each value that may still be made."""
+    if not isinstance(schema, dict) or levels == 0 or next(places, None) is None:
         return None
     for given in ("const", "default"):
         if given in schema:
@@ -17,23 +25,25 @@ def example_value(schema: Any, root: Any = None, levels: int = _MAX_LEVELS) -> A
             return schema[listed][0]
     for combined in ("anyOf", "oneOf", "allOf"):
         if schema.get(combined):
-            return example_value(schema[combined][0], root, levels - 1)
+            return _example(schema[combined][0], root, levels - 1, places)
     if "$ref" in schema:
-        return example_value(_target(schema["$ref"], root), root, levels - 1)
-    return _of_type(schema, root, levels)
+        return _example(_target(schema["$ref"], root), root, levels - 1, places)
+    return _of_type(schema, root, levels, places)
 
 
-def _of_type(schema: dict[str, Any], root: Any, levels: int) -> Any:
+def _of_type(schema: dict[str, Any], root: Any, levels: int, places: Iterator[int]) -> Any:
     kind = schema.get("type", "object" if "properties" in schema else "null")
     match kind[0] if isinstance(kind, list) else kind:
         case "object":
             properties = schema.get("properties", {})
             names = dict.fromkeys([*schema.get("required", []), *properties])
-            return {name: example_value(properties.get(name, {}), root, levels - 1) for name in names}
+            return {name: _example(properties.get(name, {}), root, levels - 1, places) for name in names}
         case "array":
-            return [example_value(schema.get("items", {}), root, levels - 1)] * schema.get("minItems", 0)
+            count = min(schema.get("minItems", 0), _MAX_VALUES)
+            return [_example(schema.get("items", {}), root, levels - 1, places) for _ in range(count)]
         case "string":
-            return "demo".ljust(schema.get("minLength", 0), "o")[: schema.get("maxLength", 4096)]
+            length = min(schema.get("minLength", 0), _MAX_CHARACTERS)
+            return "demo".ljust(length, "o")[: schema.get("maxLength", _MAX_CHARACTERS)]
         case "integer" | "number":
             return schema.get("minimum", schema.get("exclusiveMinimum", -1) + 1)
         case "boolean":

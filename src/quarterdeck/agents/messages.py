@@ -24,10 +24,11 @@ from pydantic_ai.messages import (
 from pydantic_ai.tools import ToolDefinition
 from pydantic_core import PydanticSerializationError
 
-from quarterdeck.agents.arguments import MAX_LEVELS, is_deeper, read_arguments
+from quarterdeck.agents.arguments import MAX_LEVELS, read_arguments
 from quarterdeck.agents.attachments import block, image_note, is_text
 from quarterdeck.agents.context import with_results
 from quarterdeck.agents.model import AssistantTurn, Content, ToolCall, ToolResult, ToolSpec, Turn, UserTurn
+from quarterdeck.core.json_values import is_deeper
 from quarterdeck.core.text_types import storable
 
 # Providers reject messages without a visible character; sessions accept them.

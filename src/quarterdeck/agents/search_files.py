@@ -1,16 +1,10 @@
 """The tool `search_files`: lines of files in the workspace or of a skill that match a regular expression."""
 
-import asyncio
-import json
 import os
-import re
-import sys
-from asyncio.subprocess import DEVNULL, PIPE
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from quarterdeck.agents import search_process
+from quarterdeck.agents.limited_process import ProcessFailed, run_limited
 from quarterdeck.agents.model import ToolSpec
 from quarterdeck.agents.sandboxed_tool import sandboxed_tool
 from quarterdeck.agents.tools import CallContext, Effect, Refusal, Tool, parameters, text_argument
@@ -38,7 +32,8 @@ def search_files(place: Place | None) -> Tool:
 
 async def _search(place: Place, arguments: dict[str, Any], context: CallContext) -> str:
     pattern, path = text_argument(arguments, "pattern"), clean_path(text_argument(arguments, "path", ""))
-    _check(pattern)
+    if len(pattern) > _MAX_PATTERN:
+        raise Refusal(f"the pattern is longer than {_MAX_PATTERN} characters.")
 
     def open_start(folder: int, below: str) -> int:
         return open_beneath(folder, below, os.O_RDONLY | os.O_NONBLOCK)
@@ -52,36 +47,14 @@ async def _search(place: Place, arguments: dict[str, Any], context: CallContext)
             "skipped": None if path else RESERVED,
             "max_bytes": place.result_bytes,
         }
-        found = await _run(order, start)
+        try:
+            found = await run_limited(search_process, order, _SECONDS, [start])
+        except TimeoutError:
+            raise Refusal(
+                f"the search took more than {_SECONDS:g} s. Use a simpler pattern or a smaller folder."
+            ) from None
+        except ProcessFailed as fault:
+            if fault.exit_code != search_process.INVALID_PATTERN:
+                raise
+            raise Refusal(f"this is not a regular expression: {fault.output.decode()}.") from None
     return found.decode("utf-8", "replace").rstrip("\n") or "Nothing matches."
-
-
-def _check(pattern: str) -> None:
-    try:
-        if len(pattern) > _MAX_PATTERN:
-            raise Refusal(f"the pattern is longer than {_MAX_PATTERN} characters.")
-        re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as fault:
-        raise Refusal(f"this is not a regular expression: {fault}.") from fault
-
-
-async def _run(order: dict[str, Any], start: int) -> bytes:
-    program = Path(search_process.__file__)
-    arguments = [sys.executable, "-I", "-S", str(program)]
-    # Nothing of the worker's environment.
-    process = await asyncio.create_subprocess_exec(
-        *arguments, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, pass_fds=(start,), env={}
-    )
-    try:
-        async with asyncio.timeout(_SECONDS):
-            found, _ = await process.communicate(json.dumps(order).encode())
-    except TimeoutError:
-        raise Refusal(f"the search took more than {_SECONDS:g} s. Use a simpler pattern or a smaller folder.") from None
-    finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-    if process.returncode != 0:
-        raise RuntimeError(f"the search ended with {process.returncode}")
-    return found

@@ -1,4 +1,5 @@
-"""Searches files by a regular expression. A program of its own, since a pattern can take forever: it is killed then.
+"""Searches files by a regular expression. A program of its own, since compiling and matching a pattern can take
+forever: it is killed then.
 
 Uses the standard library only and is started by its path. The order is on stdin, with the descriptor of the folder or
 file that the caller has opened; the matches go to stdout. Links are not followed.
@@ -11,18 +12,29 @@ import resource
 import stat
 import sys
 
+# Exit code.
+INVALID_PATTERN = 3
+
 _SNIFFED_BYTES = 8192
 # Longer ones are not lines that a person wrote.
 _LINE_CHARACTERS = 2_000
 _SHOWN_CHARACTERS = 300
 _FILE_BYTES = 16 * 1024 * 1024
 _MEMORY_BYTES = 1024 * 1024 * 1024
+# Also without a worker that would kill it.
+_PROCESSOR_SECONDS = 20
 
 
 def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (_PROCESSOR_SECONDS, _PROCESSOR_SECONDS))
+    os.nice(5)
     order = json.load(sys.stdin)
-    pattern = re.compile(order["pattern"])
+    try:
+        pattern = re.compile(order["pattern"])
+    except (re.error, OverflowError, RecursionError) as fault:
+        sys.stdout.buffer.write(str(fault).encode("utf-8", "replace"))
+        sys.exit(INVALID_PATTERN)
     left, start = order["max_bytes"], order["descriptor"]
     if stat.S_ISDIR(os.fstat(start).st_mode):
         os.fchdir(start)

@@ -302,6 +302,8 @@ class MetricsSettings(Struct, frozen=True):
 
 class LogSettings(Struct, frozen=True):
     level: Annotated[str, Meta(pattern=r"^(debug|info|warning|error)$")] = "info"
+    # An event loop that one callback holds up for so long is reported. 0: it is not.
+    blocked_loop_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.1
 
 
 class Settings(Struct, frozen=True):

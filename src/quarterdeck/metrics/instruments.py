@@ -10,11 +10,13 @@ _REQUEST_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 
 _POOL_SECONDS = (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 3)
 _QUEUE_SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800)
 _MODEL_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+_BLOCKED_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 # Callers choose models by name. Each name makes new time series, so only the first ones get their own. Failures have as
 # many more: with invented names, callers could use up the names of models that answer.
 _MODELS = 50
 OTHER = "other"
+BLOCKED_KINDS = ("processor", "waiting", "interpreter lock")
 
 
 class Instruments:
@@ -35,6 +37,14 @@ class Instruments:
         )
         self.pool_timeouts = _counter("pool_timeouts", "Work that got no database connection.", "process", "pool")
 
+        self.blocked_seconds = _histogram(
+            "event_loop_blocked_seconds",
+            "Time that one callback held up an event loop, if it was long.",
+            _BLOCKED_SECONDS,
+            "process",
+            "kind",
+        )
+
         self.queue_seconds = _histogram(
             "queue_wait_seconds", "Time that a run waited in the queue for a worker.", _QUEUE_SECONDS
         )
@@ -53,6 +63,8 @@ class Instruments:
         # From 0 on: Prometheus sees no increase from nothing to 1.
         for state in ("succeeded", "failed", "cancelled"):
             self.runs_ended.labels(state)
+        for kind in BLOCKED_KINDS:
+            self.blocked_seconds.labels(process, kind)
         for outcome in ("succeeded", "failed"):
             self.sweeps.labels(outcome)
 

@@ -75,6 +75,11 @@ def no_connection(pool: str) -> None:
         _instruments.pool_timeouts.labels(_instruments.process, pool).inc()
 
 
+def loop_blocked(kind: str, seconds: float) -> None:
+    if _instruments is not None:
+        _instruments.blocked_seconds.labels(_instruments.process, kind).observe(seconds)
+
+
 def job_taken(waited_seconds: float) -> None:
     if _instruments is not None:
         _instruments.queue_seconds.observe(waited_seconds)

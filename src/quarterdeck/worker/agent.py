@@ -1,6 +1,5 @@
 """The agent of one run: model, instructions, tools, and the part of the conversation that fits into the context."""
 
-import asyncio
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -142,8 +141,7 @@ class Agent:
             return step, None
         answer = self._output.cleaned(step.turn.text)
         step = replace(step, turn=replace(step.turn, text=answer))
-        # Large answers take a second.
-        return step, await asyncio.to_thread(self._output.mismatch, answer)
+        return step, await self._output.mismatch(answer)
 
     def check_corrections(self, turns: Sequence[Turn]) -> None:
         """Raises ModelFailure if the model has been corrected often enough."""

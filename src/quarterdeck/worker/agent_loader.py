@@ -1,6 +1,5 @@
 """Puts together the agent of a run from its setup: model, instructions and tools."""
 
-import asyncio
 from collections.abc import Mapping
 from functools import partial
 from uuid import UUID
@@ -9,7 +8,7 @@ from quarterdeck.agents.add_note import add_note
 from quarterdeck.agents.built_in_tools import BUILT_IN_TOOLS
 from quarterdeck.agents.catalog import ModelCatalog
 from quarterdeck.agents.current_time import current_time
-from quarterdeck.agents.output_schema import OutputSchema
+from quarterdeck.agents.output_schema import OutputSchema, SchemaChecks
 from quarterdeck.agents.registry import ModelRegistry
 from quarterdeck.agents.skill_files import DELETED, SessionSkill, by_unique_name, skill_instructions, skill_tools
 from quarterdeck.agents.tools import Tool, Toolbox, client_tool
@@ -60,6 +59,7 @@ class AgentLoader:
         self._models = models
         self._model_settings = model_settings
         self._catalog = ModelCatalog(model_settings)
+        self._schemas = SchemaChecks()
 
     async def setup_of(self, connection: Connection, session_id: UUID) -> RunSetup:
         """The setup of a run that begins now. All its attempts keep it."""
@@ -71,9 +71,8 @@ class AgentLoader:
         model = await self._models.resolve(setup.model, setup.settings)
         has_workspace = setup.workspace is WorkspaceKind.SANDBOX
         of_servers = await self._mcp_tools.load(lease)
-        # In a thread: it imports a library. Before the folder is taken, which must be given back.
         schema = setup.output_schema
-        output = None if schema is None else await asyncio.to_thread(OutputSchema, schema)
+        output = None if schema is None else OutputSchema(self._schemas, lease.workspace_id, schema)
         place = self._place(lease, session_skills) if has_workspace else None
         instructions = [
             setup.instructions or "",

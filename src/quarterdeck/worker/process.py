@@ -28,6 +28,7 @@ from quarterdeck.core.settings import DatabaseSettings, Settings, SettingsError,
 from quarterdeck.core.trace_export import start_tracing, stop_tracing
 from quarterdeck.db.database import Database
 from quarterdeck.metrics import recorder
+from quarterdeck.metrics.loop_watchdog import watched_loop
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.webhooks.deliveries import DeliverySender
 from quarterdeck.webhooks.sender import Sender
@@ -99,7 +100,8 @@ async def _work(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     try:
-        await asyncio.wait({jobs})
+        with watched_loop(settings.log.blocked_loop_seconds):
+            await asyncio.wait({jobs})
     finally:
         for task in background:
             task.cancel()

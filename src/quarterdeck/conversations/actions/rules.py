@@ -145,7 +145,8 @@ def _is_same(one: Any, other: Any) -> bool:
 
 def check_storable(answer: ResolveActionBody) -> None:
     for name in ("arguments", "result"):
-        json_values.check_storable(name, getattr(answer, name))
+        if (value := getattr(answer, name)) is not UNSET:
+            json_values.check_storable(name, value)
 
 
 def _wrong_form(kind: ActionKind, reason: str) -> ServiceError:

@@ -3,6 +3,7 @@
 from starlette.responses import Response
 
 from quarterdeck.agents.catalog import ModelCatalog
+from quarterdeck.agents.output_schema import SchemaChecks
 from quarterdeck.auth.access import Access
 from quarterdeck.changes.perform import Changes
 from quarterdeck.conversations.sessions import export, service
@@ -72,8 +73,17 @@ async def list_sessions(request: Request, access: Access, models: ModelCatalog) 
     idempotent=True,
     etag=True,
 )
-async def create_session(request: Request, changes: Changes, models: ModelCatalog, sandbox: SandboxOffer) -> Answer:
-    return await service.create_session(changes, models, sandbox, await request.call(CreateSessionBody))
+async def create_session(
+    request: Request,
+    access: Access,
+    changes: Changes,
+    models: ModelCatalog,
+    schemas: SchemaChecks,
+    sandbox: SandboxOffer,
+) -> Answer:
+    return await service.create_session(
+        access, changes, models, schemas, sandbox, await request.call(CreateSessionBody)
+    )
 
 
 @operation(
@@ -147,9 +157,18 @@ async def get_session(request: Request, access: Access, models: ModelCatalog) ->
     etag=True,
     conditional=True,
 )
-async def change_session(request: Request, changes: Changes, models: ModelCatalog, sandbox: SandboxOffer) -> Answer:
+async def change_session(
+    request: Request,
+    access: Access,
+    changes: Changes,
+    models: ModelCatalog,
+    schemas: SchemaChecks,
+    sandbox: SandboxOffer,
+) -> Answer:
     session_id = request.path_id("session_id")
-    return await service.change_session(changes, models, sandbox, await request.call(ChangeSessionBody), session_id)
+    return await service.change_session(
+        access, changes, models, schemas, sandbox, await request.call(ChangeSessionBody), session_id
+    )
 
 
 @operation(

@@ -16,6 +16,7 @@ from quarterdeck.conversations.sessions.model import SessionBody
 
 _BACKTICKS = re.compile("`+")
 _MIN_FENCE = 3
+_FENCES = re.compile(f"`{{{_MIN_FENCE},}}")
 
 
 def head(session: SessionBody) -> str:
@@ -64,8 +65,7 @@ def _code(text: str) -> str:
 
 
 def _folded(summary: str, text: str, language: str = "") -> str:
-    longest = max(map(len, _BACKTICKS.findall(text)), default=0)
-    fence = "`" * max(_MIN_FENCE, longest + 1)
+    fence = "`" * (max(map(len, _FENCES.findall(text)), default=_MIN_FENCE - 1) + 1)
     summary = escape(_one_line(summary))
     return f"\n<details><summary>{summary}</summary>\n\n{fence}{language}\n{text}\n{fence}\n\n</details>\n"
 

@@ -12,9 +12,10 @@ from quarterdeck.agents import configuration_rules
 from quarterdeck.agents.catalog import ModelCatalog
 from quarterdeck.agents.configuration import AgentConfiguration, ConfigurationField
 from quarterdeck.agents.model import ToolRule
+from quarterdeck.agents.output_schema import SchemaChecks
 from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.audit.model import ObjectType
-from quarterdeck.auth.access import Access, visible_workspace
+from quarterdeck.auth.access import Access, Lookup, visible_workspace
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.conversations.actions import records as actions
 from quarterdeck.conversations.events.log import lock_session
@@ -56,7 +57,12 @@ _BACKFILL_SECONDS = 1.0
 
 
 async def create_session(
-    changes: Changes, models: ModelCatalog, sandbox: SandboxOffer, call: Call[CreateSessionBody]
+    access: Access,
+    changes: Changes,
+    models: ModelCatalog,
+    schemas: SchemaChecks,
+    sandbox: SandboxOffer,
+    call: Call[CreateSessionBody],
 ) -> Answer:
     async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateSessionBody) -> Made:
         agent = AgentConfiguration()
@@ -75,10 +81,13 @@ async def create_session(
         await store.add(connection, session_id, workspace_id, session, principal.user_id)
         return Made.plain(await effective.existing(connection, models, workspace_id, session_id), session_id)
 
+    call = _with_checked_json(_with_earlier_fields(call))
+    lookup = visible_workspace(call.workspace_id)
+    await _check_schema(access, schemas, call, lookup)
     return await changes.perform(
-        _with_checked_json(_with_earlier_fields(call)),
+        call,
         operation="create_session",
-        lookup=visible_workspace(call.workspace_id),
+        lookup=lookup,
         permission=Permission.SESSION_MANAGE,
         resource=(),
         about=ObjectType.SESSION,
@@ -151,7 +160,13 @@ async def get_session(access: Access, models: ModelCatalog, call: Call[None], se
 
 
 async def change_session(
-    changes: Changes, models: ModelCatalog, sandbox: SandboxOffer, call: Call[ChangeSessionBody], session_id: UUID
+    access: Access,
+    changes: Changes,
+    models: ModelCatalog,
+    schemas: SchemaChecks,
+    sandbox: SandboxOffer,
+    call: Call[ChangeSessionBody],
+    session_id: UUID,
 ) -> Answer:
     """A run keeps what it has read of the session when it began. The tool policy and limits apply at once."""
 
@@ -172,10 +187,13 @@ async def change_session(
         fields = rules.changed_fields(before, after)
         return Made(shown=after, kept=after, object_id=session_id, detail={"fields": fields}, changed=after != before)
 
+    call = _with_checked_json(call)
+    lookup = visible_session(call.workspace_id, session_id, own_token=False)
+    await _check_schema(access, schemas, call, lookup)
     return await changes.perform(
-        _with_checked_json(call),
+        call,
         operation="change_session",
-        lookup=visible_session(call.workspace_id, session_id, own_token=False),
+        lookup=lookup,
         permission=Permission.SESSION_MANAGE,
         resource=(session_id,),
         about=ObjectType.SESSION,
@@ -272,6 +290,12 @@ def _with_checked_json(call: Call[SessionChange]) -> Call[SessionChange]:
         return body
 
     return msgspec.structs.replace(call, read_body=read_body)
+
+
+async def _check_schema(access: Access, schemas: SchemaChecks, call: Call[SessionChange], lookup: Lookup[UUID]) -> None:
+    await configuration_rules.check_output_schema(
+        access, schemas, call, lookup, Permission.SESSION_MANAGE, lambda body: body.output_schema
+    )
 
 
 def _with_earlier_fields(call: Call[CreateSessionBody]) -> Call[CreateSessionBody]:
