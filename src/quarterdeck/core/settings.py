@@ -302,6 +302,8 @@ class MetricsSettings(Struct, frozen=True):
 
 class LogSettings(Struct, frozen=True):
     level: Annotated[str, Meta(pattern=r"^(debug|info|warning|error)$")] = "info"
+    # Successful ones. None: unless stderr is a terminal.
+    requests: bool | None = None
 
 
 class Settings(Struct, frozen=True):
