@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 
@@ -65,7 +66,8 @@ def load_app(settings: Settings) -> ASGIApp:
     start_tracing("quarterdeck-api", os.environ)
     services = Services(settings)
     router = Router(services.routes(), redirect_slashes=False, default=_not_found, lifespan=services.lifespan())
-    app: ASGIApp = Middleware(router, settings.http)
+    logs_requests = not sys.stderr.isatty() if settings.log.requests is None else settings.log.requests
+    app: ASGIApp = Middleware(router, settings.http, logs_successes=logs_requests)
     if tracing.is_on():
         app = RequestSpans(app)
     services.mcp_endpoint.app = app

@@ -89,7 +89,8 @@ def _wait_until_ready(serving: Serving) -> None:
         assert serving.process.poll() is None, serving.output.read_text()
         try:
             is_up = is_listening(httpx.URL(serving.url).port or 0)
-            if is_up and httpx.get(f"{serving.url}/readyz", timeout=5).status_code == 200:
+            is_announced = "Serving on" in serving.output.read_text()
+            if is_up and is_announced and httpx.get(f"{serving.url}/readyz", timeout=5).status_code == 200:
                 return
         except httpx.TransportError:
             pass

@@ -80,6 +80,7 @@ async def test_a_stopping_server_ends_its_streams(own_world: World, own: Server,
             stop(server)
             assert all(await asyncio.gather(*(reader.ends(PATIENCE_SECONDS) for reader in readers)))
             assert await until(lambda: is_gone(server))
+            assert "Killing" not in server.log.read_text()
 
 
 @pytest.mark.long

@@ -179,6 +179,7 @@ async def test_a_server_stops_beside_idle_connections(database_url: str, tmp_pat
             assert wire.answer().status == 200
         stop(stopping)
         assert await until(lambda: is_gone(stopping))
+        assert "Killing" not in stopping.log.read_text()
 
 
 # --- a flood of tiny chunks ---

@@ -6,10 +6,16 @@ from typing import Any
 from urllib.parse import quote
 from uuid import UUID, uuid4
 
+import httpx
 import pytest
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
 
 from quarterdeck.core.actors import CredentialKind
+from quarterdeck.core.logging import log
 from quarterdeck.core.secrets import mint
+from quarterdeck.core.settings import HttpSettings
+from quarterdeck.http.middleware import Middleware
 from tests.raw_http import PATIENCE_SECONDS, Wire, exchange, request
 from tests.world import Server, World, bundle
 
@@ -33,6 +39,22 @@ def settled(server: Server) -> str:
     exchange(server.port, request("GET", "/healthz", f"X-Request-Id: {request_id}"))
     lines_of(server, request_id)
     return server.log.read_text()
+
+
+@pytest.mark.parametrize(("logs_successes", "logged"), [(True, [200, 399, 400, 500]), (False, [400, 500])])
+async def test_successes_need_not_be_logged(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, logs_successes: bool, logged: list[int]
+) -> None:
+    async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+        await PlainTextResponse(status_code=int(scope["path"][1:]))(scope, receive, send)
+
+    monkeypatch.setattr(log, "propagate", True)
+    caplog.set_level("INFO", log.name)
+    app = Middleware(respond, HttpSettings(), logs_successes=logs_successes)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://a") as http:
+        for status in (200, 399, 400, 500):
+            await http.get(f"/{status}")
+    assert [record.fields["status"] for record in caplog.records if hasattr(record, "fields")] == logged
 
 
 # --- X-Request-Id ---

@@ -1,13 +1,16 @@
-"""API processes behind a load balancer, restarted one after the other: no request fails, and none is repeated by its
-client. With the example of docs/operations.md."""
+"""API processes, replaced one after the other: no request fails, and none is repeated by its client. Behind a load
+balancer as in docs/operations.md, and without one."""
 
 import asyncio
 import os
 import shutil
 import signal
+import threading
 from collections import Counter
 from contextlib import ExitStack
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from typing import Self
 from uuid import uuid4
 
 import httpx
@@ -17,8 +20,8 @@ import pytest
 from quarterdeck.client import AsyncClient
 from tests.contract.test_proxies import NGINX_CONF, running
 from tests.pages import blocks_of
-from tests.processes import until
-from tests.world import PATIENT, World, free_port, serving
+from tests.processes import serving_pids, stop, until
+from tests.world import PATIENT, Server, World, free_port, serving
 
 pytestmark = pytest.mark.long
 
@@ -73,12 +76,13 @@ class Load:
         assert await until(lambda: self.answers.total() >= target)
 
 
-@pytest.fixture(autouse=True)
-def _installed() -> None:
+@pytest.fixture
+def needs_nginx() -> None:
     if shutil.which("nginx", path="/usr/local/bin:/usr/bin:/usr/sbin") is None:
         pytest.skip("nginx is not installed: apt-get install nginx")
 
 
+@pytest.mark.usefixtures("needs_nginx")
 async def test_no_request_fails(database_url: str, tmp_path: Path) -> None:
     port, api_ports = free_port(), [free_port(), free_port()]
     stacks = {api_port: ExitStack() for api_port in api_ports}
@@ -107,6 +111,7 @@ async def test_no_request_fails(database_url: str, tmp_path: Path) -> None:
     assert load.answers.keys() == {200}, (load.answers, (tmp_path / "error.log").read_text()[-2000:])
 
 
+@pytest.mark.usefixtures("needs_nginx")
 async def test_no_request_fails_during_a_reload(database_url: str, tmp_path: Path) -> None:
     """`systemctl reload`: one `qd api` replaces its processes. Through a balancer, and with our client without one."""
     port = free_port()
@@ -128,3 +133,57 @@ async def test_no_request_fails_during_a_reload(database_url: str, tmp_path: Pat
                 load.stopping = True
                 await asyncio.gather(*clients)
     assert load.answers.keys() == {200}, (load.answers, (tmp_path / "error.log").read_text()[-2000:])
+
+
+class PlainClients:
+    """Clients that repeat nothing: some reuse their connection, the others open one for each request."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.answers: Counter[object] = Counter()
+        self._stopping = threading.Event()
+        self._threads = [threading.Thread(target=self._ask, args=(number % 2 == 0,)) for number in range(CLIENTS)]
+
+    def _ask(self, is_kept_alive: bool) -> None:
+        connection = HTTPConnection("127.0.0.1", self._port, timeout=120)
+        while not self._stopping.is_set():
+            try:
+                connection.request("GET", "/healthz")
+                answer = connection.getresponse()
+                answer.read()
+                self.answers[answer.status] += 1
+            except (OSError, HTTPException) as fault:
+                self.answers[repr(fault)] += 1
+                connection.close()
+            if not is_kept_alive:
+                connection.close()
+        connection.close()
+
+    async def go_on(self) -> None:
+        target = self.answers.total() + REQUESTS
+        assert await until(lambda: self.answers.total() >= target)
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+
+
+async def replace_process(server: Server) -> None:
+    (process,) = serving_pids(server)
+    stop(server, signal.SIGHUP)
+    assert await until(lambda: not psutil.pid_exists(process))
+
+
+async def test_a_plain_client_loses_no_request_during_reloads(database_url: str, tmp_path: Path) -> None:
+    with serving(database_url, tmp_path, **PATIENT) as server, PlainClients(server.port) as clients:
+        for _ in range(2):
+            await replace_process(server)
+            await clients.go_on()
+    assert clients.answers.keys() == {200}, clients.answers
+    assert "[WARNING]" not in server.log.read_text()

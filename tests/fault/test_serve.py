@@ -1,7 +1,9 @@
 """`qd serve` as a whole: killed without warning, and started again on the same folder at once."""
 
 import os
+import pty
 import signal
+import subprocess
 from pathlib import Path
 
 import httpx
@@ -10,7 +12,7 @@ import psycopg
 import pytest
 
 from quarterdeck.server.data_directory import Cluster
-from tests.cli.command import qd_serve
+from tests.cli.command import QD, environment, qd_serve
 from tests.fault.test_embedded import eventually
 from tests.world import free_port
 
@@ -54,3 +56,28 @@ def test_a_killed_supervisor_leaves_nothing_behind_and_loses_nothing(tmp_path: P
             steered = httpx.post(again.url + path, json=body, headers=headers, timeout=60).json()
             assert steered == first.json() | {"outcome": "steered"}
             eventually(lambda: not any(member.is_running() for member in family))
+
+
+@pytest.mark.long
+def test_on_a_terminal_the_first_key_is_not_pushed_away(tmp_path: Path) -> None:
+    port = free_port()
+    screen, terminal = pty.openpty()
+    command = [*QD, "serve", "--data", str(tmp_path / "data"), "--port", str(port)]
+    process = subprocess.Popen(command, env=environment(), stdout=terminal, stderr=terminal, text=True)
+    os.close(terminal)
+    shown = ""
+    try:
+        while "Ctrl-C" not in shown:
+            shown += os.read(screen, 65536).decode()
+        key, address = shown.index("export QD_KEY="), shown.index("Serving on")
+        assert key < address
+        assert "{" not in shown[address:], "nothing is logged after it"
+        for path in ("/healthz", "/nowhere"):
+            httpx.get(f"http://127.0.0.1:{port}{path}", timeout=60)
+        while '"path":"/nowhere","status":404' not in shown:
+            shown += os.read(screen, 65536).decode()
+        assert "/healthz" not in shown
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait()
+        os.close(screen)

@@ -7,8 +7,12 @@ import psycopg
 import pytest
 from procrastinate.schema import SchemaManager
 from psycopg import AsyncConnection
+from psycopg.conninfo import make_conninfo
 
-from quarterdeck.db.migrate import MigrationError, is_current, migrate, queue_migrations
+from quarterdeck.core.settings import Settings, SettingsError
+from quarterdeck.db.migrate import MigrationError, is_current, migrate, pending_changes, queue_migrations
+from quarterdeck.server.connections import check_connections, demand_of
+from tests.world import drop_database
 
 
 def execute(url: str, statement: str, *values: object) -> None:
@@ -20,6 +24,25 @@ def tables(url: str) -> set[str]:
     with psycopg.connect(url, autocommit=True) as connection:
         rows = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'app'").fetchall()
     return {name for (name,) in rows}
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_another_encoding_is_refused(postgres_url: str, encoding: str) -> None:
+    """SQL_ASCII is what `initdb` chooses without a locale. It stores any bytes, and psycopg returns them as bytes."""
+    name = f"qd_{encoding}".lower()
+    create = f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE_PROVIDER libc LOCALE 'C' TEMPLATE template0"
+    execute(postgres_url, create)
+    url = make_conninfo(postgres_url, dbname=name)
+    try:
+        message = f"the encoding of the database is {encoding} and must be UTF8.*createdb --encoding=UTF8"
+        for work in (migrate, pending_changes):
+            with pytest.raises(MigrationError, match=message):
+                work(url)
+        with pytest.raises(SettingsError, match=message):
+            check_connections(url, Settings(), demand_of(Settings(), api_processes=0, workers=1))
+        assert tables(url) == set()
+    finally:
+        drop_database(postgres_url, url)
 
 
 def test_the_queues_migrations_are_where_its_library_says() -> None:

@@ -34,7 +34,12 @@ def serve_everything(settings: Settings) -> int:
     _check_sandbox(settings)
     check_tracing(os.environ)
     _warn_if_public(settings.server.host)
-    return supervise(settings, partial(_prepare, settings), announce=_announce)
+    started: list[FirstStart] = []
+    try:
+        return supervise(settings, partial(_prepare, settings, started), announce=partial(_announce, started))
+    finally:
+        # The start was interrupted. The key is stored already, and cannot be shown again.
+        _welcome(started, address_text(settings.server.host, settings.server.port))
 
 
 def serve_api_alone(settings: Settings) -> int:
@@ -108,7 +113,8 @@ def _check_redis_url(settings: Settings) -> None:
         raise SettingsError("QUARTERDECK_LIMIT_REDIS_URL is not a redis://, rediss:// or unix:// URL")
 
 
-def _prepare(settings: Settings, owner_url: str) -> str:
+def _prepare(settings: Settings, started: list[FirstStart], owner_url: str) -> str:
+    """Adds the first key to `started`, if this is the first start."""
     check_connections(settings.database.session_url or owner_url, settings, demand_of_everything(settings))
     migrate(owner_url, app_role(settings), settings.audit)
 
@@ -119,11 +125,15 @@ def _prepare(settings: Settings, owner_url: str) -> str:
 
     first = asyncio.run(begin())
     if first is not None:
-        _welcome(first, f"http://{address_text(settings.server.host, settings.server.port)}")
+        started.append(first)
     return app_url(settings)
 
 
-def _welcome(first: FirstStart, url: str) -> None:
+def _welcome(started: list[FirstStart], address: str) -> None:
+    """Once, and as late as possible: nothing must push the key out of the terminal."""
+    if not started:
+        return
+    first, url = started.pop(), f"http://{address}"
     _say(
         f"""
 Welcome to Quarterdeck. Save this key: it is shown only once.
@@ -153,7 +163,8 @@ def _command() -> str:
     return os.path.relpath(started)
 
 
-def _announce(address: str) -> None:
+def _announce(started: list[FirstStart], address: str) -> None:
+    _welcome(started, address)
     _say(f"Serving on http://{address} (API reference: http://{address}/docs). Press Ctrl-C to stop.\n")
 
 

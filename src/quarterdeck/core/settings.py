@@ -304,6 +304,8 @@ class LogSettings(Struct, frozen=True):
     level: Annotated[str, Meta(pattern=r"^(debug|info|warning|error)$")] = "info"
     # An event loop that one callback holds up for so long is reported. 0: it is not.
     blocked_loop_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.1
+    # Successful ones. None: unless stderr is a terminal.
+    requests: bool | None = None
 
 
 class Settings(Struct, frozen=True):

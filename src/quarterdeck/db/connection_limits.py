@@ -1,4 +1,6 @@
-"""How many connections PostgreSQL allows."""
+"""How many connections PostgreSQL allows, and whether the database can be used."""
+
+from typing import Any
 
 import psycopg
 from msgspec import Struct
@@ -29,10 +31,23 @@ class ConnectionLimits(Struct, frozen=True):
     others: int
     others_of_login: int
     others_of_database: int
+    # A message if the database has another encoding than UTF-8.
+    encoding_error: str | None
 
 
 def read_connection_limits(url: str) -> ConnectionLimits:
     with psycopg.connect(url, autocommit=True, **KEEPALIVE) as connection:  # type: ignore[arg-type]
         row = connection.execute(_LIMITS).fetchone()
         assert row is not None
-        return ConnectionLimits(row[0] != connection.info.backend_pid, *row[1:])
+        return ConnectionLimits(row[0] != connection.info.backend_pid, *row[1:], encoding_error(connection))
+
+
+def encoding_error(connection: psycopg.Connection[Any]) -> str | None:
+    """A line that says what to do, if the encoding is not UTF-8: text would be lost, or returned as bytes."""
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding == "UTF8":
+        return None
+    return (
+        f"the encoding of the database is {encoding} and must be UTF8: create another database, for example with "
+        "`createdb --encoding=UTF8 --template=template0 NAME`"
+    )

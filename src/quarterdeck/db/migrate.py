@@ -18,6 +18,7 @@ from msgspec import Struct
 from psycopg import sql
 
 from quarterdeck.core.settings import AuditSettings
+from quarterdeck.db.connection_limits import encoding_error
 from quarterdeck.db.database import SCHEMA, Connection
 from quarterdeck.db.roles import USUAL_ROLE, AppRole, OwnConnection, close_database, granted, prepare_role
 
@@ -111,7 +112,9 @@ def pending_changes(url: str, role: AppRole = USUAL_ROLE, audit: AuditSettings |
 
 
 def may_migrate(connection: OwnConnection) -> bool:
-    """Whether this login owns the schema, or there is none yet."""
+    """Whether this login owns the schema, or there is none yet. Raises an error if the database cannot have one."""
+    if message := encoding_error(connection):
+        raise MigrationError(message)
     return connection.execute(_OURS).fetchone() != (False,)
 
 

@@ -31,9 +31,10 @@ _TOO_SLOW = 408
 
 
 class Middleware:
-    def __init__(self, app: ASGIApp, settings: HttpSettings) -> None:
+    def __init__(self, app: ASGIApp, settings: HttpSettings, *, logs_successes: bool = True) -> None:
         self._app = app
         self._settings = settings
+        self._logs_successes = logs_successes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -78,7 +79,12 @@ class Middleware:
         finally:
             if not status:
                 recorder.request_aborted(scope["method"], _route(scope))
-            _log_request(scope, status, time.perf_counter() - began)
+            self._log(scope, status, time.perf_counter() - began)
+
+    def _log(self, scope: Scope, status: int, seconds: float) -> None:
+        # 0: the client has left.
+        if self._logs_successes or not 0 < status < 400:
+            _log_request(scope, status, seconds)
 
     def _add_headers(self, scope: Scope, start: Message) -> None:
         headers = [*start["headers"], (_REQUEST_ID_NAME, scope[REQUEST_ID_STATE].encode())]

@@ -1,7 +1,7 @@
 """The address of the API, checked before anything is started on it.
 
-Granian binds the port in each worker with SO_REUSEPORT. A second server of the same user could bind it too and would
-get a part of the connections, so the check here binds without that option.
+The API binds the port once for each worker, with SO_REUSEPORT. A second server of the same user could bind it too and
+would get a part of the connections, so the check here binds without that option.
 """
 
 import errno

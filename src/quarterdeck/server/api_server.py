@@ -13,13 +13,13 @@ from functools import partial
 from granian.constants import HTTPModes, Interfaces, Loops
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
-from granian.server import MPServer
 from starlette.types import ASGIApp
 
 from quarterdeck.core.settings import Settings
 from quarterdeck.server import lifeline
 from quarterdeck.server.address import AddressError, free_address
 from quarterdeck.server.metrics_port import check_metrics_address, metrics_port
+from quarterdeck.server.workers import Server
 
 logger = logging.getLogger(__name__)
 
@@ -77,8 +77,8 @@ def raise_descriptor_limit(needed: int) -> None:
         )
 
 
-def _granian(settings: Settings, address: str, port: int) -> MPServer:
-    return MPServer(
+def _granian(settings: Settings, address: str, port: int) -> Server:
+    return Server(
         target="quarterdeck",
         address=address,
         port=port,

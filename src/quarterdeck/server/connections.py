@@ -66,8 +66,9 @@ def embedded_max_connections(settings: Settings) -> int:
 
 
 def check_connections(url: str, settings: Settings, demand: Demand) -> None:
-    """Raises SettingsError if PostgreSQL does not allow so many connections, or if the URL is that of a pooler. A
-    database that is not reachable is not checked: the processes wait for it."""
+    """Raises SettingsError if PostgreSQL does not allow so many connections, if the URL is that of a pooler, or if the
+    encoding of the database is not UTF-8. A database that is not reachable is not checked: the processes wait for
+    it."""
     try:
         found = read_connection_limits(url)
     except psycopg.OperationalError as fault:
@@ -75,6 +76,8 @@ def check_connections(url: str, settings: Settings, demand: Demand) -> None:
         return
     if found.has_pooler:
         raise SettingsError(_pooler_message(settings))
+    if found.encoding_error is not None:
+        raise SettingsError(found.encoding_error)
     limits = list(_limits(found))
     strictest = min(limits, key=lambda limit: limit.allowed)
     if demand.total > strictest.allowed:
