@@ -13,7 +13,17 @@ from quarterdeck.cli.arguments import SessionId
 from quarterdeck.cli.connection import open_client
 from quarterdeck.cli.exit_codes import CliError, ExitCode, UsageError
 from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, file_name, line, text, uuid
-from quarterdeck.cli.output import Column, date_text, note, print_json, print_list, progress_bar, say, size
+from quarterdeck.cli.output import (
+    Column,
+    date_text,
+    document_output,
+    note,
+    print_json,
+    print_list,
+    progress_bar,
+    say,
+    size,
+)
 
 if TYPE_CHECKING:
     import tarfile
@@ -141,10 +151,8 @@ def _row(file: "SessionFileBody") -> list[str]:
 def _get_file(client: "Client", session_id: UUID, path: str, output: str | None, *, force: bool) -> None:
     name = path.rstrip("/").rpartition("/")[2] or "file"
     if output == _STDOUT:
-        out = typer.get_binary_stream("stdout")
-        with progress_bar(f"Downloading {name}") as progress:
+        with progress_bar(f"Downloading {name}") as progress, document_output() as out:
             client.download_session_file(session_id, out, path=path, progress=progress)
-        out.flush()
         return
     target = Path(name if output is None else output)
     if target.is_dir():
@@ -158,9 +166,8 @@ def _get_file(client: "Client", session_id: UUID, path: str, output: str | None,
 def _get_all(client: "Client", session_id: UUID, output: str, *, force: bool) -> None:
     with progress_bar("Downloading all files") as progress:
         if output == _STDOUT:
-            out = typer.get_binary_stream("stdout")
-            client.download_session_archive(session_id, out, progress=progress)
-            out.flush()
+            with document_output() as out:
+                client.download_session_archive(session_id, out, progress=progress)
             return
         target = Path(output)
         if not output.endswith(_ARCHIVE_ENDINGS):
