@@ -41,10 +41,19 @@ def qd_here(*arguments: str, **settings: str) -> "subprocess.CompletedProcess[st
     return qd_here_in(environment(**settings), *arguments)
 
 
-def qd_here_in(environ: dict[str, str], *arguments: str, given: str = "") -> "subprocess.CompletedProcess[str]":
+class _TerminalText(io.TextIOWrapper):
+    def isatty(self) -> bool:
+        return True
+
+
+def qd_here_in(
+    environ: dict[str, str], *arguments: str, given: str = "", at_terminal: bool = False
+) -> "subprocess.CompletedProcess[str]":
     """Runs a command in this process, which saves the start of Python. Not for commands that handle signals."""
     raw = [io.BytesIO(given.encode()), io.BytesIO(), io.BytesIO()]
-    stdin, out, err = (io.TextIOWrapper(stream, encoding="utf-8", write_through=True) for stream in raw)
+    kinds = (_TerminalText, _TerminalText, io.TextIOWrapper) if at_terminal else (io.TextIOWrapper,) * 3
+    opened = zip(kinds, raw, strict=True)
+    stdin, out, err = (kind(stream, encoding="utf-8", write_through=True) for kind, stream in opened)
     patches = patch.dict(os.environ, environ, clear=True), patch("sys.stdin", stdin)
     with patches[0], patches[1], redirect_stdout(out), redirect_stderr(err):
         code = run(list(arguments))

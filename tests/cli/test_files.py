@@ -1,14 +1,20 @@
 """`qd files`, attachments and the output of tools, with a server, a worker and a sandbox."""
 
+import io
 import json
 import re
+import subprocess
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
+from unittest.mock import patch
+from uuid import UUID, uuid4
 
 import pytest
 
 from quarterdeck.cli.tool_output import coloured, coloured_diff
+from quarterdeck.client import Client
 from tests.cli.people import Nearby, nearby
 from tests.cli.screen import terminal
 from tests.workers import working
@@ -79,7 +85,8 @@ def check_downloads(person: Nearby, folder: Path, session_id: str) -> None:
     with tarfile.open(folder / "all.tar.gz") as archive:
         assert "attachments/numbers.csv" in [name.removeprefix("./") for name in archive.getnames()]
     person.done("files", "get", "Sums", "--all", "-o", "all")
-    assert (folder / "all" / "link").read_text() == (folder / "sum.txt").read_text()
+    assert (folder / "all" / "out" / "sum.txt").read_text() == (folder / "sum.txt").read_text()
+    assert not (folder / "all" / "link").exists()
     assert person.refused("files", "get", "Sums", "--all", "-o", "all")[0] == 2
     person.done("files", "get", "Sums", "--all", "-o", "all", "--force")
 
@@ -150,3 +157,74 @@ def test_only_colours_of_programs_reach_the_terminal() -> None:
     assert coloured("\x1b[" + "1" * 5000 + "mtext") == "text"
     assert coloured("\x1b\x1b[31m[2Jx") == "\x1b[31m[2Jx\x1b[0m"
     assert coloured_diff("-a\x1b[2J\n+b") == "\x1b[31m-a\x1b[0m\n\x1b[32m+b\x1b[0m"
+
+
+def archive_of(*members: tuple[str, bytes | str]) -> bytes:
+    """Bytes are a file, text is the target of a link."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name, content in members:
+            member = tarfile.TarInfo(name)
+            if isinstance(content, str):
+                member.type, member.linkname = tarfile.SYMTYPE, content
+                archive.addfile(member)
+            else:
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def get_all(person: Nearby, archive: bytes, *options: str) -> "subprocess.CompletedProcess[str]":
+    def download(client: Client, session_id: UUID, to: BinaryIO, **_: object) -> int:
+        return to.write(archive)
+
+    with patch.object(Client, "download_session_archive", download):
+        return person.qd("files", "get", str(uuid4()), "--all", "-o", "all", *options)
+
+
+UNREACHED = {"QD_URL": "http://127.0.0.1:1", "QD_KEY": "qd_live_x"}
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [("z", "."), ("report.md", "z/z/../../victim.txt")],
+        [("report.md", "../victim.txt"), ("report.md", b"changed")],
+        [("report.md", "/etc/passwd")],
+        [("inside", "folder"), ("inside/report.md", b"changed")],
+        [("../victim.txt", b"changed")],
+        [("a/../../victim.txt", b"changed")],
+    ],
+    ids=["through a link", "out, then a file", "absolute", "file below a link", "parent", "parent below a folder"],
+)
+def test_no_link_and_nothing_outside_is_written(tmp_path: Path, members: list[tuple[str, bytes | str]]) -> None:
+    (tmp_path / "victim.txt").write_text("kept")
+    got = get_all(Nearby(tmp_path, UNREACHED), archive_of(*members, ("fine.txt", b"fine")))
+    assert got.returncode == 0, got.stderr
+    assert not [path for path in (tmp_path / "all").rglob("*") if path.is_symlink()]
+    assert (tmp_path / "victim.txt").read_text() == "kept"
+    assert (tmp_path / "all" / "fine.txt").read_text() == "fine"
+    assert f"{members[0][0]}: left out" in got.stderr
+
+
+def test_links_that_are_in_the_folder_already_are_not_followed_out(tmp_path: Path) -> None:
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim" / "file.txt").write_text("kept")
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all" / "folder").symlink_to("../victim")
+    (tmp_path / "all" / "file.txt").symlink_to("../victim/file.txt")
+    members = archive_of(("folder/file.txt", b"changed"), ("file.txt", b"changed"), ("fine.txt", b"fine"))
+    got = get_all(Nearby(tmp_path, UNREACHED), members, "--force")
+    assert got.stderr.count("left out") == 2, got.stderr
+    assert (tmp_path / "victim" / "file.txt").read_text() == "kept"
+    assert (tmp_path / "all" / "fine.txt").read_text() == "fine"
+
+
+def test_two_names_of_one_file_do_not_overwrite_each_other(tmp_path: Path) -> None:
+    """As on a file system that ignores case. Here a link makes two names the same."""
+    (tmp_path / "all" / "Notes").mkdir(parents=True)
+    (tmp_path / "all" / "notes").symlink_to("Notes")
+    got = get_all(Nearby(tmp_path, UNREACHED), archive_of(("Notes/a", b"first"), ("notes/a", b"second")), "--force")
+    assert (tmp_path / "all" / "Notes" / "a").read_text() == "first"
+    assert "notes/a: left out" in got.stderr
+    assert "(1 file)" in got.stdout

@@ -66,13 +66,10 @@ async def test_a_narrow_terminal_loses_no_column(tmp_path: Path, server: Server,
     assert "workspace.read key.manage session.manage skill.manage" in shown
 
 
-async def test_control_characters_do_not_reach_the_terminal(tmp_path: Path, server: Server, world: World) -> None:
+async def test_json_escapes_control_characters(tmp_path: Path, server: Server, world: World) -> None:
     person = nearby(tmp_path, server, world)
     hostile = "\x1b]0;owned\x07\x9b31m\u202eback"
     session = (await world.post("/v1/sessions", {"instructions": hostile})).json()["id"]
-    for _, shown in (person.at_terminal("sessions", "show", session), (0, person.done("sessions", "show", session))):
-        assert "\x1b]0" not in shown
-        assert not re.search("[\x07\x9b\u202e]", shown)
     text = person.done("sessions", "show", session, "--json")
     assert not re.search("[\x07\x1b\x9b\u202e]", text)
     assert person.json("sessions", "show", session)["session"]["instructions"] == hostile

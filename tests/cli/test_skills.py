@@ -222,6 +222,11 @@ def test_lint_without_a_skill_md(tmp_path: Path) -> None:
     assert person.refused("skills", "lint", "nowhere") == (2, "nowhere: No such file or directory")
     folder_with(tmp_path / "empty")
     assert person.qd("skills", "lint", "empty").stdout == "empty: no SKILL.md at the root of the archive.\n"
+    # Of a folder without one, nothing else is read.
+    folder_with(tmp_path / "many" / "nested", SKILL__md=skill_md())
+    (tmp_path / "many" / "nested" / "broken").symlink_to("nowhere")
+    assert person.qd("skills", "lint", "many").stdout == "many: no SKILL.md at the root of the archive.\n"
+    assert person.refused("skills", "push", "many", "many") == (2, "many: no SKILL.md found.")
     folder_with(tmp_path / "spelt", skill__md=skill_md())
     told = person.qd("skills", "lint", "spelt").stdout
     assert told == "spelt/skill.md: rename the file to SKILL.md, in upper and lower case as shown.\n"

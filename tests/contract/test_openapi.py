@@ -6,8 +6,10 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
+from contextlib import nullcontext
 from html.parser import HTMLParser
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -21,8 +23,11 @@ from quarterdeck.api.schema_fields import resolve
 from quarterdeck.conversations.events.model import DeltaBody, EventBody
 from quarterdeck.core import errors
 from quarterdeck.core.errors import ErrorCode, Kind
+from quarterdeck.core.etags import parse_tags
 from quarterdeck.http.operation import Operation, Payload, Refusal
 from quarterdeck.http.responses import STATUS
+from quarterdeck.mcp_servers.model import CreateMcpServerBody
+from quarterdeck.mcp_servers.rules import check_one_connection
 from tests.contract.openapi_snapshot import SNAPSHOT, current
 
 Json = dict[str, Any]
@@ -53,6 +58,52 @@ def check_example(schema: Json, example: object) -> None:
     # With the components, so that references can be resolved.
     whole = schema | {"components": DOCUMENT["components"]}
     OAS31Validator(whole, format_checker=oas31_format_checker).validate(example)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "*",
+        '"7"',
+        'W/"7"',
+        '"7", "8"',
+        '"7" ,W/"8"',
+        '""',
+        '"\xe9"',
+        "",
+        "7",
+        '"7',
+        '"7" "8"',
+        '"7",',
+        '"a b"',
+        '*, "7"',
+    ],
+)
+def test_the_pattern_of_if_match_is_that_of_the_server(header: str) -> None:
+    pattern = DOCUMENT["components"]["parameters"]["IfMatch"]["schema"]["pattern"]
+    assert (re.search(pattern, header) is not None) == (parse_tags(header) is not None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_valid"),
+    [
+        ({"url": "https://example.com"}, True),
+        ({"url": "https://example.com", "command": None, "credential_id": str(UUID(int=1))}, True),
+        ({"command": "git"}, True),
+        ({"command": "git", "url": None, "credential_id": None}, True),
+        ({}, False),
+        ({"url": None, "command": None}, False),
+        ({"url": "https://example.com", "command": "git"}, False),
+        ({"command": "git", "credential_id": str(UUID(int=1))}, False),
+    ],
+)
+def test_an_mcp_server_has_a_url_or_a_command(fields: Json, is_valid: bool) -> None:
+    schema = {"$ref": "#/components/schemas/CreateMcpServerBody", "components": DOCUMENT["components"]}
+    body = {"name": "one"} | fields
+    assert OAS31Validator(schema).is_valid(body) == is_valid
+    given = msgspec.convert(body, CreateMcpServerBody)
+    with nullcontext() if is_valid else pytest.raises(errors.ServiceError):
+        check_one_connection(given.url, given.command, given.credential_id)
 
 
 def test_is_valid_openapi_31() -> None:

@@ -76,6 +76,31 @@ async def test_usage_in_every_group(world: World) -> None:
         assert (await usage(world, empty))["items"] == []
 
 
+async def test_runs_are_those_that_activity_counts(world: World) -> None:
+    """Also runs without a stored step: here one that is queued, one that was cancelled and one that is counted twice if
+    both of its sources are."""
+    session, other = [(await world.post("/v1/sessions", {"title": "t"})).json()["id"] for _ in range(2)]
+    queued = (await world.submit(session)).json()["run_id"]
+    cancelled = (await world.submit(other)).json()["run_id"]
+    assert (await world.post(f"/v1/runs/{cancelled}/cancel", {})).status_code == 200
+    with_step = (await world.submit(other)).json()["run_id"]
+    await world.execute("UPDATE runs SET steps = 1, model = 'demo' WHERE id = %s", with_step)
+    key = (await world.fetch("SELECT api_key_id FROM runs WHERE id = %s", queued))[0][0]
+    await add(world, TODAY, UUID(with_step), other, "demo", 100, None, key)
+
+    by_state = (await world.get("/v1/activity?minutes=60")).json()["runs_by_state"]
+    assert sum(by_state.values()) == 3
+    used = (100, 50, 1, None)
+    assert (await usage(world))["items"] == [item(str(TODAY), None, 3, *used)]
+    unused = (0, 0, 0, None)
+    by_session = (await usage(world, "?group_by=session"))["items"]
+    assert by_session == [item(other, "t", 2, *used), item(session, "t", 1, *unused)]
+    by_model = (await usage(world, "?group_by=model"))["items"]
+    assert by_model == [item("demo", None, 1, *used), item(None, None, 2, *unused)], "none was chosen yet"
+    assert [each["runs"] for each in (await usage(world, "?group_by=api_key"))["items"]] == [3]
+    assert (await usage(world, f"?to={TODAY}"))["items"] == []
+
+
 async def test_too_many_rows_shorten_the_period(world: World) -> None:
     """By whole days: the oldest day that would be counted in part is left out. The last day is always counted."""
     for day, rows in ((TODAY - timedelta(days=2), 1), (FIRST, 2), (SECOND, 3)):

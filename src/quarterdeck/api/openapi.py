@@ -59,8 +59,13 @@ def openapi_document(operations: Iterable[Operation]) -> Json:
     types: list[Any] = [ErrorBody]
     types += [operation.success_type for operation in operations if operation.success_type is not None]
     types += [operation.payload for operation in operations if not isinstance(operation.payload, Payload)]
+    # Bodies whose fields exclude each other, with a type for each form.
+    one_of = {type_: type_.one_of for type_ in types if hasattr(type_, "one_of")}
+    types += [option for options in one_of.values() for option in options]
     refs, schemas = msgspec.json.schema_components(types, ref_template=_SCHEMAS)
     ref_of = dict(zip(types, refs, strict=True))
+    for type_, options in one_of.items():
+        schemas[type_.__name__]["oneOf"] = [ref_of[option] for option in options]
     errors = ErrorResponses()
     paths: Json = {}
     for operation in operations:

@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from quarterdeck.core.etags import HEADER_PATTERN
 from quarterdeck.core.pages import DEFAULT_LIMIT, MAX_LIMIT
 from quarterdeck.http.request import MAX_EVENT_ID
 from quarterdeck.http.schemas import UUID
@@ -98,7 +99,7 @@ PARAMETERS: Json = {
         "required": False,
         "description": "One or more ETags with their quotes, or `*`. If none is current, nothing is done and the "
         "response is 412.",
-        "schema": {"type": "string"},
+        "schema": {"type": "string", "pattern": HEADER_PATTERN},
     },
     "IfNoneMatch": {
         "name": "If-None-Match",

@@ -14,7 +14,7 @@ from quarterdeck.cli.action_text import required
 from quarterdeck.cli.chat_actions import Field, hint
 from quarterdeck.cli.conversation import Conversation
 from quarterdeck.cli.conversation_parts import Block, Kind, LiveText, QueuedInput, Stage
-from quarterdeck.cli.output import LINE_BREAK, SEQUENCE, UNSHOWN_CONTROL, cut
+from quarterdeck.cli.output import LINE_BREAK, SEQUENCE, UNSAFE, cut
 from quarterdeck.cli.tool_output import coloured, coloured_diff, without_colours
 
 Fragments = list[tuple[str, str]]
@@ -46,7 +46,7 @@ _PREVIEW_CHARACTERS = 4_000
 
 def sanitized(text: str) -> str:
     """Text of a model or another user, without anything that a terminal would interpret."""
-    return UNSHOWN_CONTROL.sub("", SEQUENCE.sub("", LINE_BREAK.sub("\n", text)))
+    return UNSAFE.sub("", SEQUENCE.sub("", LINE_BREAK.sub("\n", text)))
 
 
 def one_line(text: str, columns: int) -> str:

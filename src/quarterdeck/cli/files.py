@@ -13,9 +13,21 @@ from quarterdeck.cli.arguments import SessionId
 from quarterdeck.cli.connection import open_client
 from quarterdeck.cli.exit_codes import CliError, ExitCode, UsageError
 from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, file_name, line, text, uuid
-from quarterdeck.cli.output import Column, date_text, note, print_json, print_list, progress_bar, say, size
+from quarterdeck.cli.output import (
+    Column,
+    date_text,
+    document_output,
+    note,
+    print_json,
+    print_list,
+    progress_bar,
+    say,
+    size,
+)
 
 if TYPE_CHECKING:
+    import tarfile
+
     from quarterdeck.client import Client
     from quarterdeck.client.models import SessionFileBody
     from quarterdeck.client.transfers import Progress
@@ -69,7 +81,7 @@ def get(
             "--output",
             parser=file_name,
             metavar="FILE",
-            help="Output file or folder. Use - for stdout. With --all: a new folder, or an archive FILE.tar.gz.",
+            help="Output file or folder. Use - for stdout. With --all: a new folder, without links, or FILE.tar.gz.",
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
@@ -139,10 +151,8 @@ def _row(file: "SessionFileBody") -> list[str]:
 def _get_file(client: "Client", session_id: UUID, path: str, output: str | None, *, force: bool) -> None:
     name = path.rstrip("/").rpartition("/")[2] or "file"
     if output == _STDOUT:
-        out = typer.get_binary_stream("stdout")
-        with progress_bar(f"Downloading {name}") as progress:
+        with progress_bar(f"Downloading {name}") as progress, document_output() as out:
             client.download_session_file(session_id, out, path=path, progress=progress)
-        out.flush()
         return
     target = Path(name if output is None else output)
     if target.is_dir():
@@ -156,9 +166,8 @@ def _get_file(client: "Client", session_id: UUID, path: str, output: str | None,
 def _get_all(client: "Client", session_id: UUID, output: str, *, force: bool) -> None:
     with progress_bar("Downloading all files") as progress:
         if output == _STDOUT:
-            out = typer.get_binary_stream("stdout")
-            client.download_session_archive(session_id, out, progress=progress)
-            out.flush()
+            with document_output() as out:
+                client.download_session_archive(session_id, out, progress=progress)
             return
         target = Path(output)
         if not output.endswith(_ARCHIVE_ENDINGS):
@@ -170,7 +179,7 @@ def _get_all(client: "Client", session_id: UUID, output: str, *, force: bool) ->
 
 
 def _unpack(client: "Client", session_id: UUID, folder: Path, progress: "Progress", *, force: bool) -> None:
-    """What the archive names is not trusted: nothing is written outside the folder, and no link leads out of it."""
+    """What the archive names is not trusted. No link is made: where one leads depends on the links before it."""
     import tarfile
 
     from quarterdeck.client.transfers import spool
@@ -179,25 +188,44 @@ def _unpack(client: "Client", session_id: UUID, folder: Path, progress: "Progres
         raise CliError(f"{folder}: not a folder", ExitCode.INVALID_INPUT)
     if not force and folder.is_dir() and any(folder.iterdir()):
         raise CliError(f"{folder}: not empty. Use --force to overwrite files in it.", ExitCode.INVALID_INPUT)
-    left_out: list[str] = []
-
-    def checked(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:
-        try:
-            return tarfile.data_filter(member, path)
-        except tarfile.FilterError:
-            left_out.append(member.name)
-            return None
-
+    written: set[tuple[int, int]] = set()
     with spool() as archive:
         client.download_session_archive(session_id, archive, progress=progress)
         archive.seek(0)
         folder.mkdir(parents=True, exist_ok=True)
         with tarfile.open(fileobj=archive, mode="r:gz") as members:
-            count = sum(member.isfile() for member in members)
-            members.extractall(folder, filter=checked)  # noqa: S202  filtered
-    for name in left_out:
-        note(f"{name}: left out, because it leads out of the folder")
-    say(f"wrote {folder} ({count} {'file' if count == 1 else 'files'})")
+            for member in members:
+                fault = _extract(members, member, folder, written)
+                if fault is not None:
+                    note(f"{member.name}: left out, because it {fault}")
+    say(f"wrote {folder} ({len(written)} {'file' if len(written) == 1 else 'files'})")
+
+
+def _extract(
+    members: "tarfile.TarFile", member: "tarfile.TarInfo", folder: Path, written: set[tuple[int, int]]
+) -> str | None:
+    """Writes a file or folder and returns None, or why it is left out. `written` has the identities of all files."""
+    import tarfile
+
+    if not (member.isfile() or member.isdir()):
+        return "is a link" if member.issym() or member.islnk() else "is no file"
+    try:
+        # Resolves links that are in the folder already.
+        checked = tarfile.data_filter(member, str(folder))
+    except tarfile.FilterError:
+        return "leads out of the folder"
+    target = folder / checked.name
+    if target.is_file() and _identity(target) in written:
+        return "has the path of another file on this file system"
+    members.extract(member, folder, filter=lambda *_: checked)
+    if member.isfile():
+        written.add(_identity(target))
+    return None
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
 
 
 def _check_new(target: Path, *, force: bool) -> None:

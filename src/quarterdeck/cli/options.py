@@ -139,4 +139,6 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise UsageError("This can't be undone. Use --yes to confirm without a terminal.")
-    typer.confirm(question, abort=True, err=True)
+    from quarterdeck.cli.output import printable
+
+    typer.confirm(printable(question), abort=True, err=True)

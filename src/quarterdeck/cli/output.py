@@ -1,6 +1,8 @@
 """Output of commands: tables for people, JSON for programs. Colours and progress bars appear on terminals only. Control
 characters in other users' texts are replaced."""
 
+import codecs
+import io
 import json
 import os
 import re
@@ -9,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 import msgspec
 import typer
@@ -18,6 +20,7 @@ from msgspec import Struct
 from quarterdeck.cli.exit_codes import UsageError
 
 if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer as Buffer
     from rich.console import Console
     from rich.table import Table
 
@@ -26,16 +29,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # Control characters except line feed and tab, line separators, and bidirectional marks.
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-# Whole escape sequences first, so that no part of them remains as text. Then other control characters: C0 except tab
-# and line feed, C1, and bidirectional marks.
+UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# Whole escape sequences. Removed before UNSAFE, so that no part of them remains as text.
 SEQUENCE = re.compile(
     "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]"
     "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\\\|\x9c)?"
     "|\x1b[ -/]*[0-~]"
 )
 LINE_BREAK = re.compile("\r\n|[\u2028\u2029]")
-UNSHOWN_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 # Those that JSON does not escape itself, and all that people cannot see: zero-width and format characters, fillers,
 # variation selectors and tags.
 _INVISIBLE = re.compile(
@@ -54,7 +55,7 @@ _MAX_TITLE_CHARACTERS = 60
 
 
 def printable(text: str) -> str:
-    return _UNSAFE.sub("\N{REPLACEMENT CHARACTER}", text)
+    return UNSAFE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def cut(text: str) -> str:
@@ -110,6 +111,27 @@ def print_json(record: object) -> None:
 def print_json_text(text: str) -> None:
     """JSON is UTF-8, whatever the encoding of the terminal."""
     typer.echo(text.encode())
+
+
+class _TerminalDocument(io.RawIOBase):
+    """Decodes a document and prints it as text that a terminal cannot interpret."""
+
+    def __init__(self) -> None:
+        utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+        self._decoder = io.IncrementalNewlineDecoder(utf8, translate=True)
+
+    def write(self, content: "Buffer") -> int:
+        found = bytes(content)
+        typer.echo(printable(self._decoder.decode(found)), nl=False)
+        return len(found)
+
+
+@contextmanager
+def document_output() -> Iterator[BinaryIO]:
+    """stdout for a document that others wrote. A pipe or file gets its bytes unchanged."""
+    out = typer.get_binary_stream("stdout")
+    yield cast(BinaryIO, _TerminalDocument()) if sys.stdout.isatty() else out
+    out.flush()
 
 
 def console(*, stderr: bool = False) -> "Console":

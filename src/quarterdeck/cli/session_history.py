@@ -10,7 +10,7 @@ from quarterdeck.cli.arguments import SessionId
 from quarterdeck.cli.connection import open_client
 from quarterdeck.cli.exit_codes import CliError, ExitCode
 from quarterdeck.cli.options import AsJson, Profile, file_name, uuid
-from quarterdeck.cli.output import print_json, say, size
+from quarterdeck.cli.output import document_output, print_json, say, size
 
 InputId = Annotated[UUID, typer.Argument(parser=uuid, metavar="INPUT", help="ID of the input, as in the log.")]
 
@@ -47,9 +47,8 @@ def export(
     with open_client(profile) as client:
         found_id = find.session_id(client, session_id)
         if output is None or output == "-":
-            out = typer.get_binary_stream("stdout")
-            client.export_session(found_id, out, media_type=media_type)
-            out.flush()
+            with document_output() as out:
+                client.export_session(found_id, out, media_type=media_type)
             return
         try:
             count = client.export_session(found_id, output, media_type=media_type)

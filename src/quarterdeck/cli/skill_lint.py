@@ -54,6 +54,10 @@ def lint_skill(path: Path, limits: BundleSettings) -> Report:
 
 
 def _lint_folder(folder: Path, limits: BundleSettings) -> Report:
+    names = {path.name: path.is_dir() for path in folder.iterdir()}
+    if SKILL_MD not in names:
+        # Probably not the folder of a skill: it may be large, and errors in its files would say nothing.
+        return Report([_finding(folder, missing_skill_md(names))], [], None)
     try:
         files = sorted(bundle_files(folder), key=lambda file: file.name)
         errors = list(_errors(folder, files, limits))

@@ -16,6 +16,7 @@ from quarterdeck.cli.output import (
     Column,
     actor_name,
     date_text,
+    document_output,
     note,
     print_diff,
     print_json,
@@ -230,9 +231,8 @@ def download(
         name = output or f"{_NOT_IN_A_FILE_NAME.sub('-', target.name).strip('.-') or 'skill'}-{version}.tar.gz"
         with progress_bar(f"Downloading {target.name} version {version}") as progress:
             if name == "-":
-                out = typer.get_binary_stream("stdout")
-                client.download_skill_bundle(target.id, version, out, progress=progress)
-                out.flush()
+                with document_output() as out:
+                    client.download_skill_bundle(target.id, version, out, progress=progress)
                 return
             try:
                 count = client.download_skill_bundle(target.id, version, name, progress=progress)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from quarterdeck.cli.action_text import call_text
-from quarterdeck.cli.output import DIFF_STYLES, LINE_BREAK, SEQUENCE, UNSHOWN_CONTROL
+from quarterdeck.cli.output import DIFF_STYLES, LINE_BREAK, SEQUENCE, UNSAFE
 
 _DIFF_TOOLS = ("edit_file", "write_file")
 # Bounded, as the reader of such sequences converts their numbers.
@@ -24,11 +24,11 @@ def coloured(text: str) -> str:
     parts = []
     end = 0
     for sequence in SEQUENCE.finditer(shown):
-        parts.append(UNSHOWN_CONTROL.sub("", shown[end : sequence.start()]))
+        parts.append(UNSAFE.sub("", shown[end : sequence.start()]))
         if _COLOURS.fullmatch(sequence[0]):
             parts.append(sequence[0])
         end = sequence.end()
-    parts.append(UNSHOWN_CONTROL.sub("", shown[end:]))
+    parts.append(UNSAFE.sub("", shown[end:]))
     found = "".join(parts)
     return found + _RESET if "\x1b" in found else found
 

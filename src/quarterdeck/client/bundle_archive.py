@@ -40,11 +40,11 @@ def open_archive(bundle: "str | os.PathLike[str] | bytes | BinaryIO") -> Abstrac
 
 def pack_folder(folder: Path) -> BinaryIO:
     """An open temporary file, which is deleted when it is closed."""
+    if not os.path.lexists(folder / SKILL_MD):
+        raise InvalidBundle(f"{folder}: no {SKILL_MD} found.")
     files = sorted(bundle_files(folder), key=lambda file: file.name)
     if not any(file.name == SKILL_MD.encode() for file in files):
-        if (folder / SKILL_MD).exists():
-            raise InvalidBundle(f"{folder}: {SKILL_MD} is ignored by a .gitignore or .skillignore file.")
-        raise InvalidBundle(f"{folder}: no {SKILL_MD} found.")
+        raise InvalidBundle(f"{folder}: {SKILL_MD} is ignored by a .gitignore or .skillignore file.")
     archive = spool()
     try:
         with gzip.GzipFile("", "wb", _GZIP_LEVEL, archive, mtime=0) as packed:

@@ -876,11 +876,11 @@ class ActivityBody(Struct, frozen=True, kw_only=True):
 
 class UsageItem(Struct, frozen=True, kw_only=True):
     group: str | None
-    """The day (UTC), the session ID, the model, or the key ID. null: the key is not known."""
+    """The day (UTC), the session ID, the model, or the key ID. null: the key or model is not known."""
     label: str | None
     """Title of the session or label of the key. null: it has none, or no longer exists."""
     runs: int
-    """Runs with at least one stored step."""
+    """Runs that stored a step in the period, and runs without any step that were created in it."""
     input_tokens: int
     cached_tokens: int
     """Part of input_tokens."""

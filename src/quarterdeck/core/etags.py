@@ -5,6 +5,8 @@ import re
 ANY = "*"
 _TAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"')
 _LIST = re.compile(rf"\s*{_TAG.pattern}\s*(?:,\s*{_TAG.pattern}\s*)*")
+# For the OpenAPI document: `*` or a list of tags.
+HEADER_PATTERN = rf"^(?:\s*\*\s*|{_LIST.pattern})$"
 
 
 def etag(revision: int) -> str:

@@ -1,6 +1,6 @@
 """Records of MCP servers and of the tools that are known of them."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 from uuid import UUID
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -27,8 +27,25 @@ Url = Annotated[
 Command = Annotated[Line, Meta(description="Name of a command that the operator configured. It is started over stdio.")]
 
 
+class McpServerWithUrl(Struct, frozen=True):
+    name: McpServerName
+    url: Url
+    command: None = None
+    credential_id: Annotated[UUID | None, Meta(description="Credential for requests to `url`.")] = None
+
+
+class McpServerWithCommand(Struct, frozen=True):
+    name: McpServerName
+    command: Command
+    url: None = None
+    credential_id: None = None
+
+
 class CreateMcpServerBody(Struct, frozen=True):
     """Either `url` or `command`."""
+
+    # For the OpenAPI document.
+    one_of: ClassVar = (McpServerWithUrl, McpServerWithCommand)
 
     name: McpServerName
     url: Url | None = None

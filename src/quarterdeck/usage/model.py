@@ -21,13 +21,21 @@ class UsageGroup(StrEnum):
 class UsageItem(Struct, frozen=True, kw_only=True):
     group: Annotated[
         str | None,
-        Meta(description="The day (UTC), the session ID, the model, or the key ID. null: the key is not known."),
+        Meta(
+            description="The day (UTC), the session ID, the model, or the key ID. null: the key or model is not known."
+        ),
     ]
     label: Annotated[
         str | None,
         Meta(description="Title of the session or label of the key. null: it has none, or no longer exists."),
     ]
-    runs: Annotated[int, Meta(ge=0, description="Runs with at least one stored step.")]
+    runs: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Runs that stored a step in the period, and runs without any step that were created in it.",
+        ),
+    ]
     input_tokens: int
     cached_tokens: Annotated[int, Meta(description="Part of input_tokens.")]
     output_tokens: int

@@ -27,7 +27,7 @@ async def sum_up(
     partial = await store.day_at(connection, workspace_id, start, end, max_rows)
     if partial is not None:
         start = min(partial + timedelta(days=1), end - timedelta(days=1))
-    items = await store.items(connection, workspace_id, group_by, start, end, MAX_ITEMS)
+    items = await store.items(connection, workspace_id, group_by, start, end, MAX_ITEMS, max_rows)
     return UsageBody(since=start, until=end, items=items)
 
 

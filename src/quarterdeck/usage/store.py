@@ -1,11 +1,13 @@
-"""SQL that sums up usage. Each statement reads one range of the primary key of run_usage.
+"""SQL that sums up usage. Each statement reads one range of the primary key of run_usage and one of the runs.
 
 A run has a row for each day on which it stored a step.
 """
 
-from datetime import date
+from datetime import UTC, date, datetime, time
+from typing import Any
 from uuid import UUID
 
+from quarterdeck.core.ids import first_id_at
 from quarterdeck.db.database import Connection
 from quarterdeck.usage.model import UsageGroup, UsageItem
 
@@ -13,47 +15,45 @@ _DAY_AT = """
 SELECT day FROM run_usage WHERE workspace_id = %s AND day >= %s AND day < %s
 ORDER BY workspace_id DESC, day DESC, run_id DESC OFFSET %s LIMIT 1
 """
+_HIGHEST_FIRST = "cost_usd DESC NULLS LAST, input_tokens + output_tokens DESC, id DESC NULLS LAST"
+
+
+def _by(column: str, label: str = "NULL", order: str = _HIGHEST_FIRST) -> str:
+    # The rows of run_usage, and one for each run without a stored step, on the day of its creation: the first 48 bits
+    # of its id are its time in milliseconds. The workspace is part of the order so that only runs_created fits.
+    return f"""
+WITH used AS (
+    SELECT day, run_id, session_id, api_key_id, model, input_tokens, cached_tokens, output_tokens, cost_usd
+    FROM run_usage WHERE workspace_id = %(workspace)s AND day >= %(from)s AND day < %(to)s
+    UNION ALL
+    SELECT date(to_timestamp(('x' || translate(left(id::text, 13), '-', ''))::bit(48)::bigint / 1000.0)
+                AT TIME ZONE 'UTC'), id, session_id, api_key_id, model, 0, 0, 0, NULL
+    FROM (
+        SELECT id, session_id, api_key_id, model, steps FROM runs
+        WHERE (workspace_id, id) >= (%(workspace)s, %(first_id)s) AND (workspace_id, id) < (%(workspace)s, %(end_id)s)
+          AND attempt >= 0
+        ORDER BY workspace_id DESC, id DESC LIMIT %(max_rows)s
+    ) AS created
+    WHERE steps = 0
+), sums AS (
+    SELECT {column} AS id, count(DISTINCT run_id) AS runs, sum(input_tokens)::bigint AS input_tokens,
+           sum(cached_tokens)::bigint AS cached_tokens, sum(output_tokens)::bigint AS output_tokens,
+           sum(cost_usd)::float8 AS cost_usd
+    FROM used GROUP BY {column}
+), shown AS (SELECT * FROM sums ORDER BY {order} LIMIT %(count)s)
+SELECT id::text, {label}, runs, input_tokens, cached_tokens, output_tokens, cost_usd FROM shown ORDER BY {order}
+"""  # noqa: S608  of constants
+
+
 _ITEMS = {
-    UsageGroup.DAY: """
-SELECT day::text, NULL, count(*), sum(input_tokens)::bigint, sum(cached_tokens)::bigint, sum(output_tokens)::bigint,
-       sum(cost_usd)::float8
-FROM run_usage WHERE workspace_id = %(workspace)s AND day >= %(from)s AND day < %(to)s
-GROUP BY day ORDER BY day DESC LIMIT %(count)s
-""",
-    UsageGroup.SESSION: """
-SELECT used.session_id::text, s.title, used.runs, used.input_tokens, used.cached_tokens, used.output_tokens,
-       used.cost_usd
-FROM (
-    SELECT session_id, count(DISTINCT run_id) AS runs, sum(input_tokens)::bigint AS input_tokens,
-           sum(cached_tokens)::bigint AS cached_tokens, sum(output_tokens)::bigint AS output_tokens,
-           sum(cost_usd)::float8 AS cost_usd
-    FROM run_usage WHERE workspace_id = %(workspace)s AND day >= %(from)s AND day < %(to)s
-    GROUP BY session_id
-    ORDER BY sum(cost_usd) DESC NULLS LAST, sum(input_tokens + output_tokens) DESC, session_id DESC LIMIT %(count)s
-) AS used
-LEFT JOIN sessions s ON s.id = used.session_id AND s.workspace_id = %(workspace)s
-ORDER BY used.cost_usd DESC NULLS LAST, used.input_tokens + used.output_tokens DESC, used.session_id DESC
-""",
-    UsageGroup.MODEL: """
-SELECT model, NULL, count(DISTINCT run_id), sum(input_tokens)::bigint, sum(cached_tokens)::bigint,
-       sum(output_tokens)::bigint, sum(cost_usd)::float8
-FROM run_usage WHERE workspace_id = %(workspace)s AND day >= %(from)s AND day < %(to)s
-GROUP BY model ORDER BY sum(cost_usd) DESC NULLS LAST, sum(input_tokens + output_tokens) DESC, model LIMIT %(count)s
-""",
-    UsageGroup.API_KEY: """
-SELECT used.api_key_id::text, k.label, used.runs, used.input_tokens, used.cached_tokens, used.output_tokens,
-       used.cost_usd
-FROM (
-    SELECT api_key_id, count(DISTINCT run_id) AS runs, sum(input_tokens)::bigint AS input_tokens,
-           sum(cached_tokens)::bigint AS cached_tokens, sum(output_tokens)::bigint AS output_tokens,
-           sum(cost_usd)::float8 AS cost_usd
-    FROM run_usage WHERE workspace_id = %(workspace)s AND day >= %(from)s AND day < %(to)s
-    GROUP BY api_key_id
-    ORDER BY sum(cost_usd) DESC NULLS LAST, sum(input_tokens + output_tokens) DESC, api_key_id DESC LIMIT %(count)s
-) AS used
-LEFT JOIN api_keys k ON k.id = used.api_key_id AND k.workspace_id = %(workspace)s
-ORDER BY used.cost_usd DESC NULLS LAST, used.input_tokens + used.output_tokens DESC, used.api_key_id DESC
-""",
+    UsageGroup.DAY: _by("day", order="id DESC"),
+    UsageGroup.SESSION: _by(
+        "session_id", "(SELECT title FROM sessions s WHERE s.id = shown.id AND s.workspace_id = %(workspace)s)"
+    ),
+    UsageGroup.MODEL: _by("model"),
+    UsageGroup.API_KEY: _by(
+        "api_key_id", "(SELECT label FROM api_keys k WHERE k.id = shown.id AND k.workspace_id = %(workspace)s)"
+    ),
 }
 
 
@@ -78,10 +78,18 @@ async def day_at(connection: Connection, workspace_id: UUID, start: date, end: d
 
 
 async def items(
-    connection: Connection, workspace_id: UUID, group_by: UsageGroup, start: date, end: date, count: int
+    connection: Connection, workspace_id: UUID, group_by: UsageGroup, start: date, end: date, count: int, max_rows: int
 ) -> list[UsageItem]:
     """From `start` until before `end`. Days newest first, other groups with the highest cost first."""
-    values = {"workspace": workspace_id, "from": start, "to": end, "count": count}
+    first_id, end_id = (first_id_at(datetime.combine(each, time(), UTC)) for each in (start, end))
+    values: dict[str, Any] = {
+        "workspace": workspace_id,
+        "from": start,
+        "to": end,
+        "first_id": first_id,
+        "end_id": end_id,
+    }
+    values |= {"count": count, "max_rows": max_rows}
     cursor = await connection.execute(_ITEMS[group_by], values)
     return [
         UsageItem(

@@ -60,7 +60,7 @@ export function usageSection(signal) {
 
   function draw() {
     if (days === null) return;
-    const used = days.filter((day) => day.runs > 0);
+    const used = days.filter((day) => day.input_tokens + day.output_tokens > 0);
     const isPriceKnown = used.length === 0 || used.some((day) => day.cost_usd !== null);
     if (!isMeasureChosen) measure.select(isPriceKnown ? "cost" : "tokens");
     chart.node.hidden = totals.hidden = used.length === 0;

@@ -1,10 +1,10 @@
 """A conversation as Markdown, for people who read it elsewhere. Pure functions, no I/O.
 
-Texts are written as they are: models answer in Markdown. Everything else is in code blocks and cannot break out.
+Texts are written as they are, except for control characters: models answer in Markdown. Everything else is in code
+blocks and cannot break out.
 """
 
 import re
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from html import escape
 from typing import Any
@@ -17,15 +17,21 @@ from quarterdeck.conversations.sessions.model import SessionBody
 _BACKTICKS = re.compile("`+")
 _MIN_FENCE = 3
 _FENCES = re.compile(f"`{{{_MIN_FENCE},}}")
+_LINE_BREAK = re.compile("\r\n?|[\u2028\u2029]")
+# A terminal would interpret them. C0 except tab and line feed, C1, and bidirectional formatting characters.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+UNREAD = "\n> No run has read this message yet.\n"
 
 
 def head(session: SessionBody) -> str:
     title = " ".join((session.title or "Session").split())
-    return f"# {title}\n\nSession `{session.id}`, created {_time(session.created_at)}\n"
+    return _printable(f"# {title}\n\nSession `{session.id}`, created {_time(session.created_at)}\n")
 
 
-def body(events: Iterable[EventBody]) -> str:
-    return "".join(map(_event, events))
+def event(event: EventBody) -> str:
+    """Empty for events that are no part of the conversation."""
+    return _printable(_event(event))
 
 
 def _event(event: EventBody) -> str:
@@ -68,6 +74,10 @@ def _folded(summary: str, text: str, language: str = "") -> str:
     fence = "`" * (max(map(len, _FENCES.findall(text)), default=_MIN_FENCE - 1) + 1)
     summary = escape(_one_line(summary))
     return f"\n<details><summary>{summary}</summary>\n\n{fence}{language}\n{text}\n{fence}\n\n</details>\n"
+
+
+def _printable(text: str) -> str:
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", _LINE_BREAK.sub("\n", text))
 
 
 def _one_line(text: str) -> str:
