@@ -4,6 +4,7 @@ import { listAll, post } from "../api.js";
 import { copyButton } from "../clipboard.js";
 import { field, formDialog, messageDialog } from "../dialogs.js";
 import { el, fill, uniqueId } from "../dom.js";
+import { clearFormErrors, showFormError } from "../form_errors.js";
 import { errorBox, loading } from "../notices.js";
 import { relativeTime } from "../time_format.js";
 import { visibleName } from "../visible_text.js";
@@ -21,8 +22,8 @@ const CLOCK_SKEW_MS = 60_000;
 export async function shareDialog(sessionId, signal) {
   const path = `/sessions/${sessionId}/tokens`;
   const url = new URL(`#/sessions/${sessionId}`, document.baseURI).href;
-  const lifetime = el("select", {}, LIFETIMES.map(([hours, label]) => el("option", { value: hours }, label)));
-  const label = el("input", { maxlength: 200, autocomplete: "off" });
+  const lifetime = el("select", { name: "expires_at" }, LIFETIMES.map(([hours, label]) => el("option", { value: hours }, label)));
+  const label = el("input", { name: "label", maxlength: 200, autocomplete: "off" });
   const mayResolve = el("input", { type: "checkbox", id: uniqueId("may-resolve") });
   const create = el("button", { type: "submit", class: "primary" }, "Create link");
   const newToken = el("div", {});
@@ -32,12 +33,13 @@ export async function shareDialog(sessionId, signal) {
     event.preventDefault();
     if (create.disabled) return;
     create.disabled = true;
+    clearFormErrors(event.target, newToken);
     try {
       fill(newToken, secretBox(url, await post(path, tokenBody(), signal)));
       newToken.querySelector("button").focus();
       await list();
     } catch (error) {
-      if (!signal.aborted) fill(newToken, errorBox(error));
+      if (!signal.aborted) showFormError(event.target, newToken, error);
     } finally {
       create.disabled = false;
     }
