@@ -141,15 +141,19 @@ class ConsolePage:
         # Media queries are evaluated with the next frame.
         await self.page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
-    async def accessibility_problems(self) -> list[str]:
-        """The violations that axe-core finds on the page, and form controls without a name."""
+    async def accessibility_problems(self, *, contrast: bool = True) -> list[str]:
+        """The violations that axe-core finds on the page or in its open dialog, and form controls without a name.
+        Checking the contrast of colours takes most of the time."""
         if not AXE.exists():
             _skip("no axe-core found; `make browser` installs it")
         if not await self.page.evaluate("'axe' in window"):
             await self.page.evaluate(AXE.read_text())
         # Only the violations: the full result of a long page takes minutes to transfer.
-        run = "axe.run({ resultTypes: ['violations'] }).then((found) => found.violations)"
-        violations: list[dict[str, Any]] = await self.page.evaluate(run)
+        run = """(rules) => {
+          const part = document.querySelector("dialog[open]") ?? document;
+          return axe.run(part, {resultTypes: ["violations"], rules}).then((found) => found.violations);
+        }"""
+        violations: list[dict[str, Any]] = await self.page.evaluate(run, {"color-contrast": {"enabled": contrast}})
         return [
             f"{one['id']}: {one['help']}: {one['nodes'][0]['html']} {one['nodes'][0].get('failureSummary')}"
             for one in violations
