@@ -20,11 +20,54 @@ expect.set_options(timeout=TIMEOUT_MS)
 
 Scheme = Literal["dark", "light"]
 
+# Pieces of text that overlap, without what is scrolled away or cut off. Text lies over the page in the footer only.
+_OVERLAPS = """
+() => {
+  const boxes = [];
+  const walker = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const parent = node.parentElement;
+    const isShown = parent.checkVisibility({opacityProperty: true, visibilityProperty: true});
+    if (!node.data.trim() || !isShown || parent.closest(".conversation-footer, .visually-hidden, svg")) continue;
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    for (const {left, right, top, bottom} of range.getClientRects()) {
+      const box = {left, right, top, bottom, node};
+      for (let around = parent; around.localName !== "main"; around = around.parentElement) {
+        if (getComputedStyle(around).overflow === "visible") continue;
+        const edge = around.getBoundingClientRect();
+        box.left = Math.max(box.left, edge.left);
+        box.right = Math.min(box.right, edge.right);
+        box.top = Math.max(box.top, edge.top);
+        box.bottom = Math.min(box.bottom, edge.bottom);
+      }
+      if (box.right - box.left > 1 && box.bottom - box.top > 4) boxes.push(box);
+    }
+  }
+  // Lines may touch: a box is higher than its letters.
+  const isLeft = (a, b) => a.right < b.left + 1;
+  const isAbove = (a, b) => a.bottom < b.top + 4;
+  // The boxes of one text overlap where it ends in "…".
+  const isApart = (a, b) => a.node === b.node || isLeft(a, b) || isLeft(b, a) || isAbove(a, b) || isAbove(b, a);
+  const pairs = boxes.flatMap((a, i) => boxes.slice(i + 1).filter((b) => !isApart(a, b)).map((b) => [a, b]));
+  const start = ({node}) => node.data.trim().slice(0, 40);
+  return pairs.map(([a, b]) => `text overlaps: ${start(a)} | ${start(b)}`);
+}
+"""
+# axe does not look at hidden controls, but other tools and some screen readers do.
+_UNNAMED = """
+[...document.querySelectorAll("input:not([type=hidden]), select, textarea")]
+  .filter((one) => one.labels.length === 0 && !one.ariaLabel && !one.hasAttribute("aria-labelledby"))
+  .map((one) => `no name: ${one.outerHTML.slice(0, 150)}`)
+"""
+
 
 def chromium() -> str:
     """The path of Chromium. Skips the test if there is none, unless QUARTERDECK_TEST_BROWSER=required."""
     given = os.environ.get("QUARTERDECK_TEST_CHROMIUM")
-    found = given or next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    # The headless shell first: it takes less than two thirds of the processor time.
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+    found = given or next(filter(None, map(shutil.which, names)), None)
     if found is None:
         _skip("no Chromium found; `make browser` installs one, or set QUARTERDECK_TEST_CHROMIUM to its path")
     return found
@@ -58,6 +101,7 @@ class ConsolePage:
         page.on("pageerror", lambda error: self.errors.append(f"uncaught: {error}"))
         page.on("console", lambda message: self._on_message(message.type, message.text))
         page.on("request", lambda request: self._on_request(request.url))
+        page.on("requestfailed", lambda request: self._on_failure(request.url, request.failure))
 
     def _on_message(self, kind: str, text: str) -> None:
         # Chromium logs the first for every 4xx response and the second for every page without TLS.
@@ -68,6 +112,10 @@ class ConsolePage:
     def _on_request(self, url: str) -> None:
         if not url.startswith((self.url, "blob:", "data:")):
             self.errors.append(f"request to another host: {url}")
+
+    def _on_failure(self, url: str, reason: str | None) -> None:
+        if "/assets/" in url and reason != "net::ERR_ABORTED":
+            self.errors.append(f"not loaded: {url}: {reason}")
 
     async def open(self, path: str = "/") -> None:
         await self.page.goto(f"{self.url}/#{path}")
@@ -93,20 +141,30 @@ class ConsolePage:
         # Media queries are evaluated with the next frame.
         await self.page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
-    async def accessibility_problems(self) -> list[str]:
-        """The serious and critical violations that axe-core finds on the page."""
+    async def accessibility_problems(self, *, contrast: bool = True) -> list[str]:
+        """The violations that axe-core finds on the page or in its open dialog, and form controls without a name.
+        Checking the contrast of colours takes most of the time."""
         if not AXE.exists():
             _skip("no axe-core found; `make browser` installs it")
         if not await self.page.evaluate("'axe' in window"):
             await self.page.evaluate(AXE.read_text())
         # Only the violations: the full result of a long page takes minutes to transfer.
-        run = "axe.run({ resultTypes: ['violations'] }).then((found) => found.violations)"
-        violations: list[dict[str, Any]] = await self.page.evaluate(run)
+        run = """(rules) => {
+          const part = document.querySelector("dialog[open]") ?? document;
+          return axe.run(part, {resultTypes: ["violations"], rules}).then((found) => found.violations);
+        }"""
+        # The Markdown of an answer may skip levels of headings.
+        rules = {"color-contrast": {"enabled": contrast}, "heading-order": {"enabled": False}}
+        violations: list[dict[str, Any]] = await self.page.evaluate(run, rules)
         return [
             f"{one['id']}: {one['help']}: {one['nodes'][0]['html']} {one['nodes'][0].get('failureSummary')}"
             for one in violations
-            if one["impact"] in ("serious", "critical")
-        ]
+        ] + await self.page.evaluate(_UNNAMED)
+
+    async def overlaps(self) -> list[str]:
+        """Texts that cover each other."""
+        found: list[str] = await self.page.evaluate(_OVERLAPS)
+        return found
 
     async def overflow(self) -> int:
         """By how many pixels the page is wider than the screen."""
@@ -118,11 +176,15 @@ class ConsolePage:
 
 @asynccontextmanager
 async def open_console(
-    browser: Browser, url: str, *, width: int = WIDE, height: int = 900, scheme: Scheme = "light"
+    browser: Browser, url: str, *, width: int = WIDE, height: int = 900, scheme: Scheme = "light", touch: bool = False
 ) -> AsyncIterator[ConsolePage]:
     """A tab in a browser context of its own. Nothing is kept for the next one."""
     context = await browser.new_context(
-        viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce", locale="en-GB"
+        viewport={"width": width, "height": height},
+        color_scheme=scheme,
+        reduced_motion="reduce",
+        locale="en-GB",
+        has_touch=touch,
     )
     context.set_default_timeout(TIMEOUT_MS)
     if HOST_WITHOUT_TLS not in url:
@@ -130,6 +192,10 @@ async def open_console(
     console = ConsolePage(await context.new_page(), url)
     try:
         yield console
+    except BaseException as error:
+        error.add_note(f"Errors of the page: {console.errors}")
+        raise
     finally:
         await context.close()
-    assert console.errors == []
+    # With a message, because pytest does not rewrite assertions of this module.
+    assert console.errors == [], console.errors

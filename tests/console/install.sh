@@ -2,8 +2,8 @@
 # `make browser`: installs what the console tests need: Chromium and npm from Debian (as root), axe-core from npm.
 set -eu
 cd "$(dirname "$0")"
-missing="chromium"
-for name in ${QUARTERDECK_TEST_CHROMIUM:-} chromium chromium-browser google-chrome; do
+missing="chromium-headless-shell"
+for name in ${QUARTERDECK_TEST_CHROMIUM:-} chromium-headless-shell chromium chromium-browser google-chrome; do
     command -v "$name" >/dev/null 2>&1 && missing=""
 done
 command -v npm >/dev/null 2>&1 || missing="$missing npm"

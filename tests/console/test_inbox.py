@@ -313,9 +313,10 @@ async def test_tokens_settings_usage_and_daily_limit(
     for label, may_answer in (("Reader", False), ("Harbour office", True)):
         await dialog.get_by_label("Label").fill(label)
         await dialog.get_by_label("May answer requests").set_checked(may_answer)
-        await dialog.get_by_role("button", name="Create token").click()
+        await dialog.get_by_role("button", name="Create link").click()
         await expect(dialog.locator(".tokens li").filter(has_text=label)).to_be_visible()
-        tokens[label] = await dialog.locator(".secret code").inner_text()
+        link = await dialog.locator(".secret code").last.inner_text()
+        tokens[label] = link.split("?token=")[1]
     await page.keyboard.press("Escape")
     async with open_console(browser, server.url) as guest:
         await guest.sign_in(tokens["Reader"])

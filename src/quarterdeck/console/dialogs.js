@@ -1,7 +1,7 @@
 // Modal dialogs and form fields.
 
-import { el, fill, flatChildren, uniqueId } from "./dom.js";
-import { errorBox } from "./notices.js";
+import { el, flatChildren, uniqueId } from "./dom.js";
+import { clearFormErrors, showFormError } from "./form_errors.js";
 
 /**
  * Replaces the content of the page, except undismissable dialogs: these must stay open, and moving a dialog element
@@ -40,11 +40,11 @@ export function formDialog({ title, fields, confirm, danger = false, act }) {
       event.preventDefault();
       if (isActing) return;
       isActing = submit.disabled = true;
-      fill(errorPlace);
+      clearFormErrors(form, errorPlace);
       try {
         result = (await act(new FormData(form))) ?? true;
       } catch (error) {
-        fill(errorPlace, errorBox(error));
+        showFormError(form, errorPlace, error);
       }
       isActing = submit.disabled = false;
       if (!dialog.isConnected) resolve(result);

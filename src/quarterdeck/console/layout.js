@@ -21,7 +21,7 @@ export function drawLayout(path) {
       "div",
       { class: "layout" },
       el(
-        "div",
+        "header",
         { class: "sidebar" },
         el("a", { class: "brand", href: "#/sessions" }, el("span", { class: "brand-mark", "aria-hidden": "true" }), "Quarterdeck"),
         isKey && searchButton(),

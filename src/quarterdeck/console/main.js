@@ -8,7 +8,8 @@ import { drawLayout } from "./layout.js";
 import { errorBox } from "./notices.js";
 import { listenForShortcut } from "./palette/palette.js";
 import { show as showSignIn } from "./pages/sign_in.js";
-import { currentRoute, matchRoute } from "./router.js";
+import { currentRoute, matchRoute, replaceQuery } from "./router.js";
+import { setTabActivity, setTabTitle } from "./tab.js";
 
 const ROUTES = [
   ["/", () => import("./pages/sessions.js")],
@@ -43,6 +44,8 @@ async function showPage() {
   currentPage.abort();
   currentPage = new AbortController();
   const { signal } = currentPage;
+  setTabActivity(null);
+  takeSharedToken();
   if (credential.whoami() === null && !(await loadCaller(signal))) return;
   if (signal.aborted) return;
   const { path, query } = currentRoute();
@@ -58,7 +61,7 @@ async function showPage() {
     query,
     /** The header of the page. Also sets the title of the tab. */
     title(text, ...actions) {
-      document.title = `${text} · Quarterdeck`;
+      setTabTitle(text);
       return el("header", { class: "page-head" }, el("h1", { tabindex: "-1" }, text), actions);
     },
   };
@@ -72,6 +75,23 @@ async function showPage() {
   } finally {
     main.removeAttribute("aria-busy");
   }
+}
+
+/**
+ * A shared link has a session token in its query. That is a part of the fragment, which browsers do not send, and it
+ * leaves the address at once. Nobody who has signed in with a key is signed out by a link.
+ */
+function takeSharedToken() {
+  const { token, ...rest } = Object.fromEntries(currentRoute().query);
+  if (token === undefined) return;
+  replaceQuery(rest);
+  if (!isSessionToken(token) || (credential.secret() !== null && !isSessionToken(credential.secret()))) return;
+  credential.storeSecret(token);
+  credential.setCaller(null);
+}
+
+function isSessionToken(secret) {
+  return /^qds_\w+$/.test(secret);
 }
 
 function showError(view, error) {

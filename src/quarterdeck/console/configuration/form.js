@@ -39,7 +39,7 @@ export function configurationForm({ values, overrides = null, options: given }) 
 
 /** A disabled fieldset is no part of the form's data. */
 function fieldSection(name, value, options) {
-  const controls = el("fieldset", { class: "setting-controls" }, FIELDS[name].build(value, options));
+  const controls = el("fieldset", { class: "setting-controls", name }, FIELDS[name].build(value, options));
   const originNode = el("p", { class: "origin", hidden: true });
   const node = el("div", { class: "setting" }, controls, originNode);
   let agentValue = value;

@@ -74,14 +74,14 @@ function serverFields(server, signal) {
         name: data.get("name").trim(),
         url: isUrl ? data.get("url").trim() : null,
         command: isUrl ? null : data.get("command").trim(),
-        credential_id: isUrl ? data.get("credential") || null : null,
+        credential_id: isUrl ? data.get("credential_id") || null : null,
       };
     },
   };
 }
 
 function credentialField(selected, signal) {
-  const select = el("select", { name: "credential" }, el("option", { value: "" }, "None"), selected && el("option", { value: selected, selected: true }, selected));
+  const select = el("select", { name: "credential_id" }, el("option", { value: "" }, "None"), selected && el("option", { value: selected, selected: true }, selected));
   load();
   return field("Credential", select, ["Create credentials on the page ", el("a", { href: "#/credentials", target: "_blank", rel: "noopener" }, "Credentials"), "."]);
 

@@ -55,7 +55,7 @@ export async function show(view, { id }) {
 
   async function newSession() {
     const session = await createSession(view.signal, agent);
-    if (session !== null) navigate(`/sessions/${session.id}`);
+    if (session !== null) navigate(`/sessions/${session.id}?new`);
   }
 
   async function change(body, message) {

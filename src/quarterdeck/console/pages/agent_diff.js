@@ -52,7 +52,7 @@ function fieldDiff({ field, before, after, diff }, names) {
   return el(
     "details",
     { class: "file-diff", open: true },
-    el("summary", {}, el("strong", {}, label)),
+    el("summary", {}, el("h2", {}, label)),
     listChange(field, before, after, names) ?? textChange(diff, label) ?? el("div", { class: "field-change" }, side("Before", field, before), side("After", field, after)),
   );
 }

@@ -7,7 +7,8 @@ import { configurationForm } from "../configuration/form.js";
 import { can } from "../credential.js";
 import { field } from "../dialogs.js";
 import { el, fill } from "../dom.js";
-import { errorBox, missingPermission, notice } from "../notices.js";
+import { clearFormErrors, showFormError } from "../form_errors.js";
+import { missingPermission, notice } from "../notices.js";
 import { navigate } from "../router.js";
 import { usedVersion } from "../versions.js";
 import { visibleName } from "../visible_text.js";
@@ -46,11 +47,11 @@ function draw(view, path, agent, base) {
     event.preventDefault();
     if (submit.disabled) return;
     submit.disabled = true;
-    fill(errorPlace);
+    clearFormErrors(event.target, errorPlace);
     try {
       await save(new FormData(event.target));
     } catch (error) {
-      if (!signal.aborted) fill(errorPlace, errorBox(error));
+      if (!signal.aborted) showFormError(event.target, errorPlace, error);
     }
     submit.disabled = false;
   }

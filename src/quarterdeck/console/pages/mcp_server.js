@@ -9,7 +9,7 @@ import { deleteServer, editServer } from "../mcp/server_dialogs.js";
 import { serverState } from "../mcp/server_state.js";
 import { toolList } from "../mcp/tool_list.js";
 import { emptyState, errorBox, missingPermission } from "../notices.js";
-import { navigate } from "../router.js";
+import { navigate, replaceQuery } from "../router.js";
 import { relativeTime } from "../time_format.js";
 import { userName } from "../users.js";
 import { visibleLines, visibleName, visibleText } from "../visible_text.js";
@@ -29,6 +29,11 @@ export async function show(view, { id }) {
   const checkButton = el("button", { type: "button", class: "primary", on: { click: check } }, "Check");
   fill(view.main, head, status, el("div", { class: "section-head" }, el("h2", {}, "Tools")), tools);
   draw();
+  // The server was just added.
+  if (view.query.has("check")) {
+    replaceQuery({});
+    check();
+  }
 
   function draw() {
     const button = (label, act, attributes = {}) => el("button", { type: "button", ...attributes, on: { click: act } }, label);

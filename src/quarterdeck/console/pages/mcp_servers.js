@@ -38,7 +38,7 @@ export async function show(view) {
 
   async function add() {
     const server = await addServer(view.signal);
-    if (server !== null && !view.signal.aborted) navigate(`/mcp-servers/${server.id}`);
+    if (server !== null && !view.signal.aborted) navigate(`/mcp-servers/${server.id}?check`);
   }
 }
 
@@ -47,6 +47,6 @@ function lastCheck(server) {
 }
 
 function empty() {
-  const hint = can("agent.manage") ? "Add one by its URL, then check which tools it offers." : "Adding one requires the permission agent.manage.";
+  const hint = can("agent.manage") ? "Add one by its URL to see which tools it offers." : "Adding one requires the permission agent.manage.";
   return emptyState("No MCP servers yet", el("p", {}, hint));
 }

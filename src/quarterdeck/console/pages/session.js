@@ -7,6 +7,7 @@ import { streamEvents } from "../event_stream.js";
 import { refreshOpenActions } from "../inbox/open_actions.js";
 import { loadPermission } from "../inbox/permission.js";
 import { emptyState, errorBox, loading, notice } from "../notices.js";
+import { replaceQuery } from "../router.js";
 import { attachDrops } from "../session/attach_files.js";
 import { composer } from "../session/composer.js";
 import { connectionStatus } from "../session/connection_status.js";
@@ -22,6 +23,7 @@ import { sessionMenu, sessionTitle } from "../session/session_menu.js";
 import { shareDialog } from "../session/share_dialog.js";
 import { timeline } from "../session/timeline.js";
 import { Transcript } from "../session/transcript.js";
+import { setTabActivity } from "../tab.js";
 
 const ANNOUNCED_CHARACTERS = 300;
 const EMPTY_HINT = "Send a message to start a run. You can send more messages while it is running.";
@@ -30,11 +32,15 @@ const USAGE_EVENTS = ["run.succeeded", "run.failed", "run.cancelled", "action.re
 const REQUEST_EVENTS = ["action.required", "action.resolved"];
 const DELTAS = ["message.delta", "tool.delta"];
 
+/** With the query `new`, for a session that was just created, the composer is there before the session is loaded. */
 export async function show(view, { id }) {
-  fill(view.main, loading("session"));
   const path = `/sessions/${encodeURIComponent(id)}`;
   const conversation = new Conversation();
   const { signal } = view;
+  const isNew = view.query.has("new");
+  fill(view.main, loading("session"), isNew && earlyComposer(id, signal, conversation).node);
+  if (isNew) replaceQuery({});
+  view.main.querySelector("textarea")?.focus();
   const [session, runs] = await Promise.all([
     get(path, {}, signal),
     // The newest runs, for their tokens.
@@ -43,7 +49,15 @@ export async function show(view, { id }) {
     loadPermission(signal),
   ]);
   for (const run of runs.items) conversation.setRun(run);
-  if (!signal.aborted) new SessionPage(view, session, conversation).open();
+  if (!signal.aborted) new SessionPage(view, session, conversation).open(isNew);
+}
+
+/** What is typed is the draft, and what is sent is in the outbox: the page takes over both. */
+function earlyComposer(sessionId, signal, conversation) {
+  const send = (text, delivery, attachments) => getOutbox(sessionId).put(text, delivery, attachments);
+  const early = composer({ sessionId, signal, send, files: null, isArchived: false, more: null });
+  early.update(conversation);
+  return early;
 }
 
 /** Loads the stored log. Later events come from the stream. */
@@ -89,7 +103,7 @@ class SessionPage {
     this.#outbox = getOutbox(session.id);
   }
 
-  open() {
+  open(isNew) {
     const { signal } = this.#view;
     for (const entry of this.#outbox.entries) this.#conversation.send(entry, true);
     this.#outbox.listener = this;
@@ -116,7 +130,7 @@ class SessionPage {
       ),
     );
     this.#draw();
-    this.#composer?.ready();
+    this.#composer?.ready(isNew);
     this.#showRequest(this.#view.query.get("action"));
     const path = this.#view.query.get("file");
     if (path !== null) this.#files.viewPath(path);
@@ -164,6 +178,18 @@ class SessionPage {
     fill(this.#details, details.node);
     this.#setUsage = details.setUsage;
     this.#transcript.node.classList.toggle("archived", isArchived);
+    this.#drawHeader();
+    const send = (text, delivery, attachments) => this.#send(text, delivery, attachments);
+    const files = this.#canAttach ? this.#files : null;
+    this.#composer = canWrite() ? composer({ sessionId: session.id, signal, send, files, isArchived, more: this.#filesPanel.button }) : null;
+    const readOnly = "Read-only: your key does not have the permission session.manage.";
+    const content = this.#composer?.node ?? el("div", { class: "card buttons" }, el("span", { class: "muted" }, readOnly), this.#filesPanel.button);
+    fill(this.#footer, this.#jump, this.#connection.node, content);
+  }
+
+  #drawHeader() {
+    const session = this.#session;
+    const { signal } = this.#view;
     const onChange = (changed) => {
       this.#session = changed;
       this.#filesPanel.setSession(changed);
@@ -183,15 +209,9 @@ class SessionPage {
       ],
       sessionMenu(session, onChange, onError),
     ];
-    const tag = isArchived && el("span", { class: "tag" }, "Archived");
+    const tag = session.archived_at !== null && el("span", { class: "tag" }, "Archived");
     const crumbs = tokenSessionId() === null && el("p", { class: "crumbs" }, el("a", { href: "#/sessions" }, "All sessions"));
     fill(this.#header, crumbs, this.#view.title(sessionTitle(session), tag, el("div", { class: "buttons" }, actions)));
-    const send = (text, delivery, attachments) => this.#send(text, delivery, attachments);
-    const files = this.#canAttach ? this.#files : null;
-    this.#composer = canWrite() ? composer({ sessionId: session.id, signal, send, files, isArchived, more: this.#filesPanel.button }) : null;
-    const readOnly = "Read-only: your key does not have the permission session.manage.";
-    const content = this.#composer?.node ?? el("div", { class: "card buttons" }, el("span", { class: "muted" }, readOnly), this.#filesPanel.button);
-    fill(this.#footer, this.#jump, this.#connection.node, content);
   }
 
   #send(text, delivery, attachments) {
@@ -211,8 +231,12 @@ class SessionPage {
     try {
       for await (const { type, data } of streamEvents(path, this.#conversation.position, signal, onConnection)) {
         if (DELTAS.includes(type)) this.#conversation.delta(data);
+        else if (type === "model.retry") this.#conversation.modelRetried(data);
         else this.#conversation.event(data);
+        // A hidden tab draws nothing else.
+        setTabActivity(this.#conversation.activity);
         if (USAGE_EVENTS.includes(type)) this.#loadUsage(data.run_id);
+        if (type === "input.accepted" && this.#session.title === null) this.#loadTitle();
         if (REQUEST_EVENTS.includes(type)) refreshOpenActions();
         if (type === "tool.result" || data.data?.attachments) this.#filesPanel.changed();
         this.#scheduleDraw();
@@ -237,6 +261,19 @@ class SessionPage {
     }
   }
 
+  /** The first input gives an untitled session its title. */
+  async #loadTitle() {
+    const { signal } = this.#view;
+    try {
+      const { title } = await get(`/sessions/${this.#session.id}`, {}, signal);
+      if (signal.aborted || title === this.#session.title) return;
+      this.#session = { ...this.#session, title };
+      this.#drawHeader();
+    } catch {
+      // The next visit shows it.
+    }
+  }
+
   /** Draws at most once per frame, however many events arrive. */
   #scheduleDraw() {
     if (this.#isDrawScheduled) return;
@@ -251,6 +288,7 @@ class SessionPage {
     const conversation = this.#conversation;
     this.#empty.hidden = conversation.blocks.length + conversation.pending.length > 0;
     this.#composer?.update(conversation);
+    setTabActivity(conversation.activity);
     this.#timeline.draw();
     this.#transcript.draw();
     this.#updateJump();

@@ -43,7 +43,7 @@ export async function show(view) {
 
   async function create() {
     const session = await createSession(view.signal);
-    if (session !== null) navigate(`/sessions/${session.id}`);
+    if (session !== null) navigate(`/sessions/${session.id}?new`);
   }
 
   function newButton() {

@@ -6,6 +6,7 @@ import { field, replacePage } from "../dialogs.js";
 import { el, fill } from "../dom.js";
 import { HELP_LINKS } from "../navigation.js";
 import { errorBox } from "../notices.js";
+import { setTabActivity, setTabTitle } from "../tab.js";
 
 const INVALID = "This key is invalid, expired or revoked.";
 // Browsers refuse other characters in a header, which would look like an unreachable server.
@@ -13,7 +14,8 @@ const HEADER_SAFE = /^[\x20-\x7e]*$/;
 
 /** `reason`: the error that ended the previous session, or null. `onSignIn` is called after a successful sign-in. */
 export function show(reason, onSignIn) {
-  document.title = "Sign in · Quarterdeck";
+  setTabActivity(null);
+  setTabTitle("Sign in");
   const input = el("input", { type: "password", name: "secret", required: true, autocomplete: "off", spellcheck: "false", placeholder: "qd_…" });
   const submit = el("button", { class: "primary", type: "submit" }, "Sign in");
   const errorPlace = el("div", {}, reason && errorBox(withPlainMessage(reason)));

@@ -6,7 +6,7 @@ import { notice } from "../notices.js";
 import { acceptDrops } from "../skills/drop_zone.js";
 
 export function attachButton(add) {
-  const input = el("input", { type: "file", multiple: true, hidden: true });
+  const input = el("input", { type: "file", multiple: true, hidden: true, "aria-label": "Files" });
   input.addEventListener("change", () => {
     add([...input.files]);
     // Reset, so that choosing the same file again fires another event.

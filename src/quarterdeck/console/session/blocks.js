@@ -173,6 +173,8 @@ function detailsButton(details) {
   const toggle = () => {
     details.hidden = !details.hidden;
     node.setAttribute("aria-expanded", String(!details.hidden));
+    // The composer lies over the end of the page.
+    if (!details.hidden) details.scrollIntoView({ block: "nearest", behavior: "instant" });
   };
   const node = el("button", { type: "button", class: "small", "aria-expanded": "false", "aria-controls": details.id, on: { click: toggle } }, "Details");
   return node;

@@ -154,10 +154,11 @@ export function composer({ sessionId, signal, send, files, isArchived, more }) {
     showError(error) {
       fill(errorPlace, errorBox(error));
     },
-    ready() {
+    /** `isNew`: the user has just created the session. */
+    ready(isNew) {
       resize();
-      // On touch screens the focus would open the on-screen keyboard.
-      if (window.matchMedia("(pointer: fine)").matches) text.focus({ preventScroll: true });
+      // On touch screens the focus opens the on-screen keyboard.
+      if (isNew || window.matchMedia("(pointer: fine)").matches) text.focus({ preventScroll: true });
     },
   };
 }

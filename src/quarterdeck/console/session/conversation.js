@@ -33,6 +33,8 @@ export class Conversation {
   #attempt = 0;
   #streamed = "";
   #isTextMissing = false;
+  /** The text about the last request to the model, if it has failed and is repeated. */
+  #retry = null;
   #handlers = {
     "input.accepted": (event) => this.#inputAccepted(event),
     "input.consumed": (event) => this.#inputConsumed(event),
@@ -57,6 +59,19 @@ export class Conversation {
   /** The text of the answer that is being written. The stored message replaces it. */
   get streaming() {
     return this.#streamed && this.#isTextMissing ? `… ${this.#streamed}` : this.#streamed;
+  }
+
+  /** What the current run does: `working`, `waiting` (for a person), or null. */
+  get activity() {
+    const state = this.runs.get(this.activeRun)?.state;
+    if (state === "waiting") return "waiting";
+    return state === "queued" || state === "running" ? "working" : null;
+  }
+
+  /** What goes on while nothing is written, or null. */
+  get progress() {
+    if (this.#streamed !== "" || this.activity !== "working") return null;
+    return this.#retry ?? (this.runs.get(this.activeRun).state === "running" ? "Working…" : "Waiting for a worker…");
   }
 
   /** Blocks of the inputs that no run has read. */
@@ -130,13 +145,23 @@ export class Conversation {
   /** Text of the answer, or with `call_id` output of a tool call. */
   delta({ attempt, run_id: runId, call_id: callId, text }) {
     if (attempt < this.#attempt || runId !== this.activeRun) return;
+    this.#retry = null;
     if (callId === undefined) this.#streamed += text;
     else this.#calls.get(callId)?.output.add(text);
+  }
+
+  /** A request to the model has failed. The next one writes the answer from its beginning. */
+  modelRetried({ run_id: runId, attempt, retry_in_seconds: seconds, reason }) {
+    if (runId !== this.activeRun) return;
+    this.#clearStreamed();
+    this.#retry = `The model request failed: ${visibleText(reason)} Trying again after ${Math.ceil(seconds)} s (attempt ${attempt})…`;
+    this.#announce(this.#retry);
   }
 
   event(event) {
     if (event.id <= this.position) return;
     this.position = event.id;
+    if (event.run_id === this.activeRun) this.#retry = null;
     this.#handlers[event.type]?.(event);
   }
 

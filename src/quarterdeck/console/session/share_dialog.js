@@ -1,9 +1,10 @@
-// The dialog that creates, lists and revokes session tokens.
+// The dialog with the links to a session. Links for people without a key have a session token, which can be revoked.
 
 import { listAll, post } from "../api.js";
 import { copyButton } from "../clipboard.js";
 import { field, formDialog, messageDialog } from "../dialogs.js";
 import { el, fill, uniqueId } from "../dom.js";
+import { clearFormErrors, showFormError } from "../form_errors.js";
 import { errorBox, loading } from "../notices.js";
 import { relativeTime } from "../time_format.js";
 import { visibleName } from "../visible_text.js";
@@ -20,10 +21,11 @@ const CLOCK_SKEW_MS = 60_000;
 
 export async function shareDialog(sessionId, signal) {
   const path = `/sessions/${sessionId}/tokens`;
-  const lifetime = el("select", {}, LIFETIMES.map(([hours, label]) => el("option", { value: hours }, label)));
-  const label = el("input", { maxlength: 200, autocomplete: "off" });
+  const url = new URL(`#/sessions/${sessionId}`, document.baseURI).href;
+  const lifetime = el("select", { name: "expires_at" }, LIFETIMES.map(([hours, label]) => el("option", { value: hours }, label)));
+  const label = el("input", { name: "label", maxlength: 200, autocomplete: "off" });
   const mayResolve = el("input", { type: "checkbox", id: uniqueId("may-resolve") });
-  const create = el("button", { type: "submit", class: "primary" }, "Create token");
+  const create = el("button", { type: "submit", class: "primary" }, "Create link");
   const newToken = el("div", {});
   const tokens = el("div", {}, loading("tokens"));
 
@@ -31,12 +33,13 @@ export async function shareDialog(sessionId, signal) {
     event.preventDefault();
     if (create.disabled) return;
     create.disabled = true;
+    clearFormErrors(event.target, newToken);
     try {
-      fill(newToken, secretBox(await post(path, tokenBody(), signal)));
+      fill(newToken, secretBox(url, await post(path, tokenBody(), signal)));
       newToken.querySelector("button").focus();
       await list();
     } catch (error) {
-      if (!signal.aborted) fill(newToken, errorBox(error));
+      if (!signal.aborted) showFormError(event.target, newToken, error);
     } finally {
       create.disabled = false;
     }
@@ -89,17 +92,20 @@ export async function shareDialog(sessionId, signal) {
     confirm: "Close",
     isPrimary: false,
     body: [
-      el("p", {}, "A session token gives access to this session only: to read it, send messages, and cancel or retry runs."),
+      el("h3", {}, "People with a key"),
+      linkBox(url, "link"),
+      el("h3", { class: "share-part" }, "People without a key"),
+      el("p", {}, "A link with a session token gives access to this session only: to read it, send messages, and cancel or retry runs."),
       el(
         "form",
         { on: { submit: onSubmit } },
-        field("Label", label, "Optional. Shown with the messages and answers that are sent with this token."),
+        field("Label", label, "Optional. Shown with the messages and answers that are sent with this link."),
         field("Expires after", lifetime),
         el("div", { class: "choice" }, mayResolve, el("label", { for: mayResolve.id }, "May answer requests of this session, such as approvals")),
         el("div", { class: "buttons" }, create),
       ),
       newToken,
-      el("h3", { class: "active-tokens" }, "Active tokens"),
+      el("h3", { class: "share-part" }, "Active tokens"),
       tokens,
     ],
   });
@@ -109,13 +115,17 @@ function expiry(hours) {
   return hours === "" ? null : new Date(Date.now() + Number(hours) * HOUR_MS - CLOCK_SKEW_MS).toISOString();
 }
 
-function secretBox({ token, expires_at: expiresAt }) {
-  const url = new URL(".", document.baseURI).href;
+function secretBox(url, { token, expires_at: expiresAt }) {
   return el(
     "div",
     { role: "status" },
-    el("p", {}, el("strong", {}, "Copy this token now. You won't be able to see it again.")),
-    el("div", { class: "secret" }, el("code", {}, token), copyButton(token, "token")),
-    el("p", { class: "hint" }, "Sign in with it at ", el("code", {}, url), ". Expires ", relativeTime(expiresAt), "."),
+    el("p", {}, el("strong", {}, "Copy this link now. You won't be able to see it again.")),
+    linkBox(`${url}?token=${token}`, "link with token"),
+    el("p", { class: "hint" }, "Everyone who has this link can use the session. Expires ", relativeTime(expiresAt), "."),
+    el("p", { class: "hint" }, "For the API: ", copyButton(token, "token", "Copy token")),
   );
+}
+
+function linkBox(url, what) {
+  return el("div", { class: "secret" }, el("code", {}, url), copyButton(url, what));
 }

@@ -22,10 +22,12 @@ export class Transcript {
   #list = el("div", { class: "blocks" });
   #streaming = new StreamingAnswer();
   #streamed = null;
+  /** Not announced: the announcer of the page tells each step. */
+  #working = el("p", { class: "working" });
   /** Inputs that no run has read. Not redrawn while text is streamed: their buttons keep focus and clicks. */
   #pending = el("div", { class: "blocks" });
   #pendingState = null;
-  #tail = el("div", { class: "tail" }, this.#streaming.node, this.#pending);
+  #tail = el("div", { class: "tail" }, this.#streaming.node, this.#working, this.#pending);
   #actions;
   #lastTop = 0;
 
@@ -106,12 +108,14 @@ export class Transcript {
 
   /** The streaming answer changes up to twenty times a second, so each part is drawn only if it has changed. */
   #drawTail() {
-    const { activeRun, blocks, pending, streaming } = this.#conversation;
+    const { activeRun, blocks, pending, progress, streaming } = this.#conversation;
     this.#tail.hidden = this.#to < blocks.length;
     // A run can be retried only while no other one is active.
     this.node.classList.toggle("busy", activeRun !== null);
     if (streaming !== this.#streamed) this.#streaming.update(streaming);
     this.#streamed = streaming;
+    this.#working.hidden = progress === null;
+    if (this.#working.textContent !== progress) this.#working.textContent = progress;
     const state = JSON.stringify(pending);
     if (state === this.#pendingState) return;
     this.#pendingState = state;

@@ -9,8 +9,8 @@ import { chosenFolder, droppedEntry, fileEntry, fileList } from "./file_entries.
 /** `onBundle(bundle)` is called for each dropped or chosen folder or archive. */
 export function dropZone({ heading, signal, onBundle }) {
   const headingId = uniqueId("drop");
-  const folder = el("input", { type: "file", webkitdirectory: true, hidden: true });
-  const archive = el("input", { type: "file", accept: ".gz,.tgz,application/gzip", hidden: true });
+  const folder = el("input", { type: "file", webkitdirectory: true, hidden: true, "aria-label": "Folder" });
+  const archive = el("input", { type: "file", accept: ".gz,.tgz,application/gzip", hidden: true, "aria-label": "Archive" });
   const status = el("div", { class: "drop-status" });
   const zone = el(
     "section",
