@@ -54,9 +54,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(config.option.basetemp, ignore_errors=True))
     if getattr(config.option, "numprocesses", None) and "QUARTERDECK_TEST_DATABASE_URL" not in os.environ:
         # The processes of the run inherit the variable.
-        running = running_postgres("test", **SHARED_POSTGRES)
-        os.environ["QUARTERDECK_TEST_DATABASE_URL"] = running.__enter__().url
-        config.add_cleanup(lambda: running.__exit__(None, None, None))
+        stack = ExitStack()
+        config.add_cleanup(stack.close)
+        os.environ["QUARTERDECK_TEST_DATABASE_URL"] = stack.enter_context(
+            running_postgres("test", **SHARED_POSTGRES)
+        ).url
         fork_server.start()
     # A shell ignores SIGINT in background jobs, and every process that the tests start would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)

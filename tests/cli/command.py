@@ -51,9 +51,9 @@ def qd_here_in(
 ) -> "subprocess.CompletedProcess[str]":
     """Runs a command in this process, which saves the start of Python. Not for commands that handle signals."""
     raw = [io.BytesIO(given.encode()), io.BytesIO(), io.BytesIO()]
-    kinds = (_TerminalText, _TerminalText, io.TextIOWrapper) if at_terminal else (io.TextIOWrapper,) * 3
-    opened = zip(kinds, raw, strict=True)
-    stdin, out, err = (kind(stream, encoding="utf-8", write_through=True) for kind, stream in opened)
+    wrap = _TerminalText if at_terminal else io.TextIOWrapper
+    stdin, out = (wrap(stream, encoding="utf-8", write_through=True) for stream in raw[:2])
+    err = io.TextIOWrapper(raw[2], encoding="utf-8", write_through=True)
     patches = patch.dict(os.environ, environ, clear=True), patch("sys.stdin", stdin)
     with patches[0], patches[1], redirect_stdout(out), redirect_stderr(err):
         code = run(list(arguments))

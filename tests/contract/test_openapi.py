@@ -98,9 +98,9 @@ def test_the_pattern_of_if_match_is_that_of_the_server(header: str) -> None:
     ],
 )
 def test_an_mcp_server_has_a_url_or_a_command(fields: Json, is_valid: bool) -> None:
-    schema = {"$ref": "#/components/schemas/CreateMcpServerBody", "components": DOCUMENT["components"]}
+    schema = {"$ref": "#/components/schemas/CreateMcpServerBody"}
     body = {"name": "one"} | fields
-    assert OAS31Validator(schema).is_valid(body) == is_valid
+    assert (not list(_faults(schema, body))) == is_valid
     given = msgspec.convert(body, CreateMcpServerBody)
     with nullcontext() if is_valid else pytest.raises(errors.ServiceError):
         check_one_connection(given.url, given.command, given.credential_id)

@@ -245,7 +245,7 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     today = datetime.now(UTC).date()
     for group in UsageGroup:
         yield lambda c, a, b, group=group: usage.items(  # type: ignore[misc]
-            c, a.workspace, group, today - timedelta(days=9), today + timedelta(days=1), 9
+            c, a.workspace, group, today - timedelta(days=9), today + timedelta(days=1), 9, 9
         )
     yield lambda c, a, b: usage.day_at(c, a.workspace, today - timedelta(days=9), today + timedelta(days=1), 0)
     yield lambda c, a, b: usage.delete_old(c, a.workspace, 0, 9)
