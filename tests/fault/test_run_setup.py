@@ -92,6 +92,7 @@ async def test_a_run_keeps_its_setup_over_all_attempts(world: World, server: Ser
     [(system, tools, temperature)] = map(used_in, stand_in.bodies["new"])
     assert "Answer in verse." in first[0]["content"]
     assert "weather" in first[1]
+    assert "add_note" not in first[1], "it is a tool of the demo model"
     assert first[2] == 0.25
     assert second[1:] == third[1:] == first[1:]
     assert second == third
