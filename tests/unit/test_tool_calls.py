@@ -68,6 +68,7 @@ def brief(step: NextStep) -> str:
             assert (new.step, new.call_id, new.tool) == (2, "c", "tool")
             return f"{new.kind} {new.arguments}{'' if new.attempt is None else f' of attempt {new.attempt}'}"
         case Answer(content):
+            assert step.is_error == ("Error: " in content)
             return content
 
 

@@ -88,6 +88,8 @@ class ToolResult(Struct, frozen=True):
     images: tuple[ResultImage, ...] = ()
     # Of the images, in their order. Empty until a request is prepared: see attachments.py.
     contents: tuple[Content, ...] = ()
+    # The call failed. Providers that have a field for it are told; the content says so, too.
+    is_error: bool = False
 
 
 Turn = UserTurn | AssistantTurn | ToolResult

@@ -45,6 +45,11 @@ class Output(Struct, frozen=True):
     text: str
     changes: FileChanges | None = None
     images: tuple[NewImage, ...] = ()
+    is_error: bool = False
+
+
+def failed_output(reason: object) -> Output:
+    return Output(f"Error: {reason}", is_error=True)
 
 
 # Raises Refusal if the call had no effect. After any other exception the outcome counts as unknown.
