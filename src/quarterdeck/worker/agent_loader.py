@@ -132,8 +132,12 @@ class AgentLoader:
             *others,
         ]
         assert all(tool.name in BUILT_IN_TOOLS for tool in built_in), "callers could have tools of the same name"
+        of_caller = [
+            client_tool(spec, partial(self._schemas.arguments_mismatch, lease.workspace_id, spec.parameters))
+            for spec in lease.setup.client_tools
+        ]
         # First: a tool that a later release adds must not take the place of the caller's tool of that name.
-        return Toolbox([*map(client_tool, lease.setup.client_tools), *built_in, *of_servers])
+        return Toolbox([*of_caller, *built_in, *of_servers])
 
     def _demo_tools(self, lease: Lease, model: Model) -> list[Tool]:
         return [add_note(partial(self._store_note, lease))] if model.name == DEMO else []

@@ -28,7 +28,7 @@ from quarterdeck.worker import journal
 from quarterdeck.worker.deltas import DeltaSender
 from quarterdeck.worker.result_images import ResultImages
 from quarterdeck.worker.run_spans import add_result, tool_span
-from quarterdeck.worker.tool_calls import Answer, CarryOut, NextStep, Rules, Wait, decide, key_of, state_of
+from quarterdeck.worker.tool_calls import Answer, CarryOut, NextStep, Rules, Wait, decide, failure, key_of, state_of
 
 _MIN_PAUSE_SECONDS = 0.2
 _MAX_PAUSE_SECONDS = 5.0
@@ -117,10 +117,23 @@ class ToolRunner:
         """Carries out the call, if it may be. The answer is not stored."""
         known = await self._read(call, step)
         next_step = self._decide(call, step, known)
+        if isinstance(next_step, Wait):
+            return await self._mismatch(call, next_step.action) or next_step
         if isinstance(next_step, CarryOut):
             next_step = await self._carry_out(call, step, next_step, known)
         assert not isinstance(next_step, CarryOut)
         return next_step
+
+    async def _mismatch(self, call: ToolCall, action: NewAction) -> Answer | None:
+        """Of a tool of the caller: a call that does not match its schema reaches nobody."""
+        tool = self._tools.find(call.name)
+        if tool is None or tool.mismatch is None or action.arguments is None:
+            return None
+        reason = await tool.mismatch(action.arguments)
+        if reason is None:
+            return None
+        whose = "arguments" if action.arguments == call.arguments else "arguments that a person set"
+        return failure(f"the {whose} do not match the parameters of this tool: {reason} Call the tool again.")
 
     async def _add(self, done: _Done, call: ToolCall, settled: Answer | Wait) -> None:
         if isinstance(settled, Wait):
