@@ -66,10 +66,15 @@ class Talk:
         self.model = model
         self.served = served
         self.shown: list[str] = []
+        self.retries: list[tuple[int, float, str]] = []
         self._settings = settings
 
     async def step(self, turns: Sequence[Turn] = HELLO, instructions: str = "Be brief.") -> Step:
-        return await step_with_retries(self.model, instructions, turns, [READ], self.shown.append, self._settings)
+        on_text, settings = self.shown.append, self._settings
+        return await step_with_retries(self.model, instructions, turns, [READ], on_text, self._retried, settings)
+
+    def _retried(self, attempt: int, pause_seconds: float, reason: str) -> None:
+        self.retries.append((attempt, pause_seconds, reason))
 
 
 @asynccontextmanager
@@ -405,6 +410,9 @@ async def test_a_rate_limit_is_waited_for(dialect: Dialect) -> None:
         start = time.monotonic()
         assert (await talk.step()).turn.text == "ok"
         assert time.monotonic() - start >= 1
+        [(attempt, pause_seconds, reason)] = talk.retries
+        assert (attempt, pause_seconds >= 1) == (2, True)
+        assert reason == f"{talk.model.name} failed with status 429: Slow down."
 
 
 @both
@@ -587,6 +595,8 @@ async def test_openai_itself_is_asked_over_the_responses_api(monkeypatch: pytest
         settings = ModelSettings(openai_api_key=KEY)
         models = ModelRegistry(settings)
         with pytest.raises(ModelFailure, match="seen"):
-            await step_with_retries(await models.resolve("openai:gpt-test"), "", HELLO, [], lambda _: None, settings)
+            await step_with_retries(
+                await models.resolve("openai:gpt-test"), "", HELLO, [], lambda _: None, lambda *_: None, settings
+            )
         await models.close()
         assert served.requests[0].path == "/v1/responses"

@@ -143,6 +143,10 @@ class Step(Struct, frozen=True):
 OnText = Callable[[str], None]
 
 
+# Called before a failed request is repeated, with the number of the next request, the pause in seconds, and the reason.
+OnRetry = Callable[[int, float, str], None]
+
+
 class Model(Protocol):
     @property
     def name(self) -> str:
