@@ -69,8 +69,8 @@ class SchemaChecks:
     async def arguments_mismatch(
         self, owner: Hashable, schema: dict[str, Any], arguments: dict[str, Any]
     ) -> str | None:
-        """Why the arguments do not match the schema of their tool, in one sentence. None: they do, or it cannot be told:
-        the schemas of tools are not checked when they are stored."""
+        """Why the arguments do not match the schema of their tool, in one sentence. None: they do, or it cannot be
+        told: the schemas of tools are not checked when they are stored."""
         try:
             return await self.mismatch(owner, schema, msgspec.json.encode(arguments).decode())
         except (ModelFailure, ProcessFailed) as fault:
