@@ -232,6 +232,7 @@ def _own_forks() -> Iterator[StoreCall]:
     yield lambda c, a, b: forks.has_event(c, a.session, 1)
     yield lambda c, a, b: forks.entries(c, a.session, 1_000_000, 9)
     yield lambda c, a, b: forks.last_answers(c, a.session, [a.run])
+    yield lambda c, a, b: forks.mark_title(c, a.session, a.waiting_session)
     yield _copy_event
 
 

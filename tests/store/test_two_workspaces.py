@@ -113,6 +113,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "sessions/forks_store _HAS_EVENT",
         "sessions/forks_store _ENTRIES",
         "sessions/forks_store _LAST_ANSWERS",
+        "sessions/forks_store _MARK_TITLE",
         "sessions/forks_store _COPY",
         "sessions/store _TOOL_POLICY",
         "sessions/store _SETTINGS",
