@@ -28,6 +28,7 @@ from quarterdeck.core.agent_settings import SandboxSettings, WorkspaceSettings
 
 ACCOUNTS = ("root", "ordinary")
 _PR_SET_DUMPABLE = 4
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 class Ran(Struct):
@@ -44,6 +45,8 @@ class Account(Struct):
     user_id: int
     # Every user can enter it.
     folder: Path
+    # Children of the test process that are not ours, such as servers of fixtures.
+    others: set[int]
 
     def settings(self, **changed: Any) -> SandboxSettings:
         return SandboxSettings(**{"user_id": self.user_id, **changed})
@@ -61,13 +64,21 @@ class Account(Struct):
         return Child(work, self.user_id if self.name == "ordinary" and os.geteuid() == 0 else None)
 
     def processes(self) -> list[str]:
-        """Of sandboxes. Also those that have ended and for which nobody has waited."""
+        """Of sandboxes and of workers. Also those that have ended and for which nobody has waited.
+
+        Not all processes of the user: other tests run as the same one, if that is not root."""
+        own = [child for child in psutil.Process().children() if child.pid not in self.others]
         found = []
-        for process in psutil.process_iter():
-            with suppress(psutil.Error):
-                if process.uids().real == self.user_id and process.pid != os.getpid():
-                    found.append(f"{process.pid} {process.name()} {process.status()}")
+        for process in own + [below for child in own for below in _children(child)]:
+            with suppress(psutil.NoSuchProcess):
+                found.append(f"{process.pid} {process.name()} {process.status()}")
         return found
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    with suppress(psutil.NoSuchProcess):
+        return process.children(recursive=True)
+    return []
 
 
 class Child:
@@ -123,13 +134,29 @@ def account(name: str) -> Iterator[Account]:
     user_id = os.geteuid() if os.geteuid() != 0 else 1_000_000 + secrets.randbelow(1_000_000)
     folder = Path(tempfile.mkdtemp(dir="/var/tmp", prefix="quarterdeck-test-"))
     folder.chmod(0o755)
+    others = {child.pid for child in psutil.Process().children()}
     # Other tests kill workers at the same time, whose groups are not ours.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cgroups, "_PREFIX", f"quarterdeck-test-{user_id}-{secrets.token_hex(4)}-")
+        _adopt_orphans(True)
         try:
-            yield Account(name, user_id, folder)
+            yield Account(name, user_id, folder, others)
         finally:
+            _adopt_orphans(False)
+            _reap_orphans(others)
             shutil.rmtree(folder)
+
+
+def _adopt_orphans(is_adopting: bool) -> None:
+    """Processes of a worker that was killed become children of this process."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(is_adopting), 0, 0, 0)
+
+
+def _reap_orphans(others: set[int]) -> None:
+    for child in psutil.Process().children():
+        if child.pid not in others:
+            with suppress(ChildProcessError):
+                os.waitpid(child.pid, os.WNOHANG)
 
 
 async def bubblewrap(

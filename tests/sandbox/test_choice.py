@@ -83,6 +83,8 @@ def test_groups_of_version_2_are_created_only_where_they_were_delegated(
         (folder / "cgroup.subtree_control").write_text("")
     assert list(version_2_parents(own)) == []
     (own.parent / "cgroup.subtree_control").write_text("cpu memory pids")
+    # The kernel would add to it, not replace it.
+    (own.parent / "cgroup.subtree_control").chmod(0o444)
     monkeypatch.setattr(os, "geteuid", lambda: own.parent.stat().st_uid + 1)
     assert list(version_2_parents(own)) == []
     if own.parent.stat().st_uid != 0:
