@@ -153,6 +153,15 @@ def test_space_is_only_taken_by_writing(name: str) -> None:
         assert ran.output == f"0\n{1 << 20}\n", ran
 
 
+async def test_a_full_disk_stops_commands() -> None:
+    """Whatever filled it: not all files can be measured."""
+    with account("root" if os.geteuid() == 0 else "ordinary") as worker:
+        sandbox = await bubblewrap(worker.settings())
+        sandbox._workspace = WorkspaceSettings(free_bytes=1 << 60)
+        ran = await run(sandbox, "sleep 1000", worker.new_folder("own"))
+        assert "the disk of the host has less than" in str(ran.outcome.stopped)
+
+
 def _wait_for(condition: Callable[[], bool]) -> None:
     while not condition():
         time.sleep(0.02)

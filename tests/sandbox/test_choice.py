@@ -5,7 +5,6 @@ import ctypes
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from quarterdeck.agents.sandbox.cgroups import version_2_parents
 from quarterdeck.agents.sandbox.choice import find_sandbox, why_no_sandbox
 from quarterdeck.agents.sandbox.model import Outcome, SandboxUnavailable, Service
+from quarterdeck.agents.sandbox.output_tail import ErrorTail
 from quarterdeck.core.agent_settings import SandboxSettings, WorkspaceSettings
 from tests.pages import blocks_of, texts_of
 from tests.sandbox.accounts import account, run
@@ -105,15 +105,13 @@ async def test_the_adapter_in_the_documentation(tmp_path: Path) -> None:
     assert (ran.outcome, ran.output) == (Outcome(4), "said\n")
     assert sorted(os.listdir(folder)) == ["kept"]
     assert not (tmp_path / "machine").exists()
-    with tempfile.TemporaryFile() as errors:
-        service = Service(
-            arguments=["cat"], environment={}, network=False, readable=[], errors=errors, buffer_bytes=1024
-        )
-        async with remote.serve(service) as pipes:
-            pipes.stdin.write(b"line\n")
-            assert await pipes.stdout.readline() == b"line\n"
-            pipes.stdin.close()
-            assert await pipes.stdout.read() == b""
+    errors = ErrorTail()
+    service = Service(arguments=["cat"], environment={}, network=False, readable=[], errors=errors, buffer_bytes=1024)
+    async with remote.serve(service) as pipes:
+        pipes.stdin.write(b"line\n")
+        assert await pipes.stdout.readline() == b"line\n"
+        pipes.stdin.close()
+        assert await pipes.stdout.read() == b""
     assert not (tmp_path / "machine").exists()
 
 

@@ -13,6 +13,7 @@ import pytest
 from quarterdeck.agents.sandbox.choice import find_sandbox
 from quarterdeck.agents.sandbox.container import Container, run_arguments, serve_arguments
 from quarterdeck.agents.sandbox.model import Command, SandboxUnavailable, Service
+from quarterdeck.agents.sandbox.output_tail import ErrorTail
 from quarterdeck.core.agent_settings import SandboxSettings, WorkspaceSettings
 from tests.sandbox.accounts import account, run
 
@@ -49,18 +50,18 @@ def test_the_command_line(tmp_path: Path) -> None:
 
 
 def test_the_command_line_of_a_service(tmp_path: Path) -> None:
-    with (tmp_path / "errors").open("wb") as errors:
-        service = Service(
-            arguments=["node", "server.js"],
-            environment={"TOKEN": "the secret", "HOME": "/workspace"},
-            network=True,
-            readable=[Path("/opt/servers")],
-            errors=errors,
-            buffer_bytes=_MIB,
-        )
-        text = " ".join(
-            serve_arguments(SandboxSettings(container_image="tools:1"), WorkspaceSettings(), service, "name-1", 0)
-        )
+    errors = ErrorTail()
+    service = Service(
+        arguments=["node", "server.js"],
+        environment={"TOKEN": "the secret", "HOME": "/workspace"},
+        network=True,
+        readable=[Path("/opt/servers")],
+        errors=errors,
+        buffer_bytes=_MIB,
+    )
+    text = " ".join(
+        serve_arguments(SandboxSettings(container_image="tools:1"), WorkspaceSettings(), service, "name-1", 0)
+    )
     assert text.startswith("run --interactive --rm --init --pull never --name name-1 --hostname sandbox --read-only ")
     assert "--mount type=bind,source=/opt/servers,target=/opt/servers,readonly" in text
     assert "--env TOKEN --env HOME " in text
@@ -134,23 +135,23 @@ async def _try_services(sandbox: Container, readable: Path) -> None:
         """echo "$PWD $SECRET $(ls -A) $(cat "$1"/SKILL.md)"; touch kept; read -r line; echo "got $line"; sleep 1000"""
     )
     for is_closed in (True, False):
-        with tempfile.TemporaryFile() as errors:
-            service = Service(
-                arguments=["bash", "-c", script, "bash", str(readable)],
-                environment={"SECRET": "of the operator"},
-                network=False,
-                readable=[readable],
-                errors=errors,
-                buffer_bytes=_MIB,
-            )
-            async with sandbox.serve(service) as pipes:
-                assert await pipes.stdout.readline() == b"/workspace of the operator  read me\n"
-                pipes.stdin.write(b"one\n")
-                assert await pipes.stdout.readline() == b"got one\n"
-                if is_closed:
-                    # As after the death of the worker.
-                    pipes.stdin.write_eof()
-                    assert await pipes.stdout.read() == b""
+        errors = ErrorTail()
+        service = Service(
+            arguments=["bash", "-c", script, "bash", str(readable)],
+            environment={"SECRET": "of the operator"},
+            network=False,
+            readable=[readable],
+            errors=errors,
+            buffer_bytes=_MIB,
+        )
+        async with sandbox.serve(service) as pipes:
+            assert await pipes.stdout.readline() == b"/workspace of the operator  read me\n"
+            pipes.stdin.write(b"one\n")
+            assert await pipes.stdout.readline() == b"got one\n"
+            if is_closed:
+                # As after the death of the worker.
+                pipes.stdin.write_eof()
+                assert await pipes.stdout.read() == b""
 
 
 @pytest.mark.long

@@ -14,6 +14,8 @@ class WorkspaceSettings(Struct, frozen=True):
     bytes: Bytes = 1024 * 1024 * 1024
     files: Count = 20_000
     file_bytes: Bytes = 256 * 1024 * 1024
+    # Of the disk with the folders of sessions. Commands are stopped if less is free.
+    free_bytes: Annotated[int, Meta(ge=0)] = 1024 * 1024 * 1024
     # Where workers keep the folders of sessions. None: `workspaces` under the data directory or, if the user of the
     # sandbox cannot enter it, a folder under /var/tmp. Nothing in it is needed after a restart.
     folder: Annotated[str, Meta(min_length=1)] | None = None

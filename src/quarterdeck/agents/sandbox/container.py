@@ -69,9 +69,12 @@ class Container:
     async def serve(self, service: Service) -> AsyncIterator[Pipes]:
         name = _new_name()
         arguments = serve_arguments(self._settings, self._workspace, service, name, os.geteuid())
-        async with open_pipes(service.buffer_bytes) as (pipes, descriptor, close_descriptor):
+        async with open_pipes(service) as (pipes, descriptors, close_descriptor):
             process = await self._engine(
-                *arguments, output=service.errors.fileno(), pipes=descriptor, environment=service.environment
+                *arguments,
+                output=descriptors.stderr,
+                pipes=descriptors.stdin_and_stdout,
+                environment=service.environment,
             )
             close_descriptor()
             try:

@@ -7,6 +7,8 @@ from typing import IO, Protocol
 
 from msgspec import Struct
 
+from quarterdeck.agents.sandbox.output_tail import ErrorTail
+
 
 class SandboxUnavailable(Exception):
     """One line that says why, and what to do."""
@@ -40,7 +42,7 @@ class Service(Struct, frozen=True, kw_only=True):
     # Folders of the host that it can read, under the same paths, besides those that every command can read.
     readable: Sequence[Path]
     # Receives stderr.
-    errors: IO[bytes]
+    errors: ErrorTail
     # Of the output that is read ahead.
     buffer_bytes: int
 
