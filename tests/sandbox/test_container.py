@@ -60,7 +60,7 @@ def test_the_command_line_of_a_service(tmp_path: Path) -> None:
         buffer_bytes=_MIB,
     )
     text = " ".join(
-        serve_arguments(SandboxSettings(container_image="tools:1"), WorkspaceSettings(), service, "name-1", 0)
+        serve_arguments(SandboxSettings(container_image="tools:1"), WorkspaceSettings(), service, [], "name-1", 0)
     )
     assert text.startswith("run --interactive --rm --init --pull never --name name-1 --hostname sandbox --read-only ")
     assert "--mount type=bind,source=/opt/servers,target=/opt/servers,readonly" in text
@@ -160,7 +160,7 @@ async def test_commands_in_containers(engine: SandboxSettings, tmp_path: Path) -
         worker.user_id = engine.user_id
         folder, skill = worker.new_folder("own"), worker.new_folder("skill")
         (skill / "SKILL.md").write_text("read me\n")
-        sandbox = Container(engine, WorkspaceSettings(bytes=16 * _MIB, file_bytes=8 * _MIB))
+        sandbox = Container(engine, WorkspaceSettings(bytes=16 * _MIB, file_bytes=8 * _MIB), tmp_path)
         await sandbox.check()
         script = """
             id -u; cat skills/pdf/SKILL.md; touch kept

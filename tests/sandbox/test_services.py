@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from quarterdeck.agents.sandbox.model import Pipes, Sandbox, Service
@@ -90,6 +91,30 @@ def test_a_service_reads_folders_below_the_temporary_folder() -> None:
         readable.chmod(0o755)
         (readable / "reference.txt").write_text("reference\n")
         worker.run(lambda: work(worker, readable))
+
+
+def test_a_service_does_not_see_private_folders_below_its_readable_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current folder of the server and its data, unless the operator named a folder in them."""
+
+    async def work(worker: Account, server: Path) -> list[str]:
+        sandbox = await bubblewrap(worker.settings(), data_dir=server / "app" / "data")
+        named = service('cd "$1"; find -L . -type f | sort', ErrorTail(), worker.folder / "link")
+        also = [*named.readable, worker.folder / "link" / "app" / "servers"]
+        found = []
+        for one in (named, msgspec.structs.replace(named, readable=also)):
+            async with sandbox.serve(one) as pipes:
+                found.append((await pipes.stdout.read()).decode())
+        return found
+
+    with account("root" if os.geteuid() == 0 else "ordinary") as worker:
+        server = worker.new_folder("srv")
+        for path in ("shown", "app/.env", "app/data/secret", "app/servers/program"):
+            (server / path).parent.mkdir(parents=True, exist_ok=True)
+            (server / path).write_text("x")
+        # What lies behind a link is seen under its name.
+        (worker.folder / "link").symlink_to(server)
+        monkeypatch.chdir(server / "app")
+        assert worker.run(lambda: work(worker, server)) == ["./shown\n", "./app/servers/program\n./shown\n"]
 
 
 def test_a_service_beyond_its_memory_is_ended() -> None:

@@ -5,10 +5,11 @@ import math
 import os
 import secrets
 import shutil
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
-from quarterdeck.agents.sandbox.bwrap_arguments import ENVIRONMENT, RESERVED
+from quarterdeck.agents.sandbox.bwrap_arguments import ENVIRONMENT, RESERVED, hidden_folders, private_folders
 from quarterdeck.agents.sandbox.descriptors import finish
 from quarterdeck.agents.sandbox.model import Command, Outcome, Pipes, SandboxUnavailable, Service
 from quarterdeck.agents.sandbox.output_tail import last_line
@@ -33,9 +34,10 @@ _SERVICE_SCRIPT = '{ cat; kill -KILL $$; } | { "$@"; kill -KILL $$; }'
 
 
 class Container:
-    def __init__(self, settings: SandboxSettings, workspace: WorkspaceSettings) -> None:
+    def __init__(self, settings: SandboxSettings, workspace: WorkspaceSettings, data_dir: Path) -> None:
         self._settings = settings
         self._workspace = workspace
+        self._private = private_folders(data_dir, Path.cwd())
 
     @property
     def user_id(self) -> int | None:
@@ -68,7 +70,7 @@ class Container:
     @asynccontextmanager
     async def serve(self, service: Service) -> AsyncIterator[Pipes]:
         name = _new_name()
-        arguments = serve_arguments(self._settings, self._workspace, service, name, os.geteuid())
+        arguments = serve_arguments(self._settings, self._workspace, service, self._private, name, os.geteuid())
         async with open_pipes(service) as (pipes, descriptors, close_descriptor):
             process = await self._engine(
                 *arguments,
@@ -125,18 +127,25 @@ def run_arguments(
 
 
 def serve_arguments(
-    settings: SandboxSettings, workspace: WorkspaceSettings, service: Service, name: str, user_id: int
+    settings: SandboxSettings,
+    workspace: WorkspaceSettings,
+    service: Service,
+    private: Sequence[Path],
+    name: str,
+    user_id: int,
 ) -> list[str]:
     """Without the values of the environment: every user of the host can read arguments. The engine takes them from its
     own environment."""
     assert settings.container_image is not None, "check() comes first"
     readable = (("--mount", f"type=bind,source={path},target={path},readonly") for path in service.readable)
+    hidden = hidden_folders([str(path) for path in service.readable], private)
     return [
         *("run", "--interactive", *_isolation(settings, name, user_id, network=service.network)),
         *_limits(settings, workspace),
         *_temporary(settings),
         *("--tmpfs", f"/workspace:rw,nosuid,nodev,mode=1777,size={settings.temporary_bytes}"),
         *(part for mount in readable for part in mount),
+        *(part for path in sorted(hidden) for part in ("--tmpfs", f"{path}:rw,nosuid,nodev,mode=0755,size=4096")),
         *_environment(service.environment),
         *("--workdir", "/workspace", "--entrypoint", "bash", settings.container_image),
         *("-c", _SERVICE_SCRIPT, "bash", *service.arguments),
