@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -16,7 +17,7 @@ from quarterdeck.agents.sandbox.model import Outcome, SandboxUnavailable, Servic
 from quarterdeck.agents.sandbox.output_tail import ErrorTail
 from quarterdeck.core.agent_settings import SandboxSettings, WorkspaceSettings
 from tests.pages import blocks_of, texts_of
-from tests.sandbox.accounts import account, run
+from tests.sandbox.accounts import Child, account, run
 
 _DOCS = Path(__file__).parents[2] / "docs" / "sandbox.md"
 _CLONE_NEWUSER = 0x10000000
@@ -56,6 +57,20 @@ def test_without_user_namespaces() -> None:
         auto_missing, auto_found, named_missing, named_found = worker.run(work)
         assert (auto_missing, auto_found, named_missing) == (named_found, None, None)
         assert named_found.startswith("bubblewrap did not start: bwrap: ")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_root_of_few_users_says_what_to_do(tmp_path: Path) -> None:
+    """As in a container without a range of users."""
+
+    async def work() -> str | None:
+        _forbid_user_namespaces()
+        return await why_no_sandbox(SandboxSettings(), WorkspaceSettings(), tmp_path)
+
+    assert Child(work, None).result() == (
+        "bubblewrap needs the user 64000, which this root cannot use (Invalid argument): run as an ordinary user, or "
+        "set QUARTERDECK_SANDBOX_USER_ID to a user of this container that has no account"
+    )
 
 
 def _forbid_user_namespaces() -> None:
@@ -105,8 +120,15 @@ async def test_the_adapter_in_the_documentation(tmp_path: Path) -> None:
     assert (ran.outcome, ran.output) == (Outcome(4), "said\n")
     assert sorted(os.listdir(folder)) == ["kept"]
     assert not (tmp_path / "machine").exists()
-    errors = ErrorTail()
-    service = Service(arguments=["cat"], environment={}, network=False, readable=[], errors=errors, buffer_bytes=1024)
+    service = Service(
+        workspace_id=uuid4(),
+        arguments=["cat"],
+        environment={},
+        network=False,
+        readable=[],
+        errors=ErrorTail(),
+        buffer_bytes=1024,
+    )
     async with remote.serve(service) as pipes:
         pipes.stdin.write(b"line\n")
         assert await pipes.stdout.readline() == b"line\n"

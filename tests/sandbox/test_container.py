@@ -7,7 +7,9 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
+import msgspec
 import pytest
 
 from quarterdeck.agents.sandbox.choice import find_sandbox
@@ -21,18 +23,21 @@ _MIB = 1024 * 1024
 _PROGRAMS = ("bash", "cat", "head", "id", "ls", "sleep", "timeout", "touch", "yes")
 
 
-def test_the_command_line(tmp_path: Path) -> None:
+def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = SandboxSettings(container_command="/usr/bin/podman", container_image="tools:1", memory_bytes=100 * _MIB)
     with (tmp_path / "output").open("wb") as output:
         command = Command(
             arguments=["bash", "-c", "make"],
             folder=Path("/srv/one"),
+            user_id=64_000,
             read_only={"skills/pdf": Path("/srv/pdf")},
             output=output,
             seconds=1.5,
         )
-        as_root = run_arguments(settings, WorkspaceSettings(file_bytes=5000), command, "name-1", 0)
-        as_other = run_arguments(settings, WorkspaceSettings(), command, "name-1", 1234)
+        as_root = run_arguments(settings, WorkspaceSettings(file_bytes=5000), command, "name-1")
+        monkeypatch.setattr(os, "geteuid", lambda: 1234)
+        other = msgspec.structs.replace(command, user_id=None)
+        as_other = run_arguments(settings, WorkspaceSettings(), other, "name-1")
     text = " ".join(as_root)
     assert text == (
         "run --rm --init --pull never --name name-1 --hostname sandbox --network none --read-only --cap-drop ALL "
@@ -50,17 +55,17 @@ def test_the_command_line(tmp_path: Path) -> None:
 
 
 def test_the_command_line_of_a_service(tmp_path: Path) -> None:
-    errors = ErrorTail()
     service = Service(
+        workspace_id=uuid4(),
         arguments=["node", "server.js"],
         environment={"TOKEN": "the secret", "HOME": "/workspace"},
         network=True,
         readable=[Path("/opt/servers")],
-        errors=errors,
+        errors=ErrorTail(),
         buffer_bytes=_MIB,
     )
     text = " ".join(
-        serve_arguments(SandboxSettings(container_image="tools:1"), WorkspaceSettings(), service, [], "name-1", 0)
+        serve_arguments(SandboxSettings(container_image="tools:1"), WorkspaceSettings(), service, [], "name-1", 64_000)
     )
     assert text.startswith("run --interactive --rm --init --pull never --name name-1 --hostname sandbox --read-only ")
     assert "--mount type=bind,source=/opt/servers,target=/opt/servers,readonly" in text
@@ -135,13 +140,13 @@ async def _try_services(sandbox: Container, readable: Path) -> None:
         """echo "$PWD $SECRET $(ls -A) $(cat "$1"/SKILL.md)"; touch kept; read -r line; echo "got $line"; sleep 1000"""
     )
     for is_closed in (True, False):
-        errors = ErrorTail()
         service = Service(
+            workspace_id=uuid4(),
             arguments=["bash", "-c", script, "bash", str(readable)],
             environment={"SECRET": "of the operator"},
             network=False,
             readable=[readable],
-            errors=errors,
+            errors=ErrorTail(),
             buffer_bytes=_MIB,
         )
         async with sandbox.serve(service) as pipes:

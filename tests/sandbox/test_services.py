@@ -7,6 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 import pytest
@@ -32,6 +33,7 @@ _FLOOD = "sleep 1000 & yes | head -c 300K >&2; stat -Lc %F /dev/fd/2; echo why >
 
 def service(script: str, errors: Any, readable: Path | None = None) -> Service:
     return Service(
+        workspace_id=uuid4(),
         arguments=["/bin/bash", "-c", script, "bash", str(readable)],
         environment={"GREETING": "hello there", "HOME": "/workspace"},
         network=False,
@@ -161,6 +163,7 @@ async def test_a_service_that_cannot_start_says_why() -> None:
         sandbox: Sandbox = await bubblewrap(worker.settings())
         errors = ErrorTail()
         broken = Service(
+            workspace_id=uuid4(),
             arguments=["/no/such/program"],
             environment={},
             network=False,

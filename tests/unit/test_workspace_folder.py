@@ -230,6 +230,7 @@ class Memory:
 
     def __init__(self, folder: Path) -> None:
         self.session_id = uuid4()
+        self.workspace_id = uuid4()
         self.blobs: BlobStore = open_blob_store(None, folder)
         self.files: dict[str, ManifestFile] = {}
         self.number = 0
@@ -411,13 +412,13 @@ async def test_roots_of_dead_workers_are_removed(tmp_path: Path) -> None:
     dead = base / "dead"
     (dead / "sessions/x").mkdir(parents=True)
     (dead / "sessions/x/file").write_text("left behind")
-    kept = [living.take(uuid4()), living.take(uuid4())]
+    kept = [living.take(uuid4(), uuid4()), living.take(uuid4(), uuid4())]
     for folder in kept:
         living.give_back(folder)
     after = Folders(base, None, 1)
     await after.close()
     assert os.listdir(base) == [living.root.name], "a living worker keeps its root"
-    assert living.take(kept[1].session_id) is kept[1]
-    assert living.take(kept[0].session_id) is not kept[0], "only one was kept"
+    assert living.take(kept[1].session_id, uuid4()) is kept[1]
+    assert living.take(kept[0].session_id, uuid4()) is not kept[0], "only one was kept"
     await living.close()
     assert os.listdir(base) == []

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from uuid import UUID
 
 import anyio
 import mcp_types as types
@@ -27,10 +28,11 @@ _ERROR_CHARACTERS = 300
 
 @asynccontextmanager
 async def connect_stdio(
-    sandbox: Sandbox, command: StdioCommand, settings: McpSettings, problem: Problem
+    sandbox: Sandbox, workspace_id: UUID, command: StdioCommand, settings: McpSettings, problem: Problem
 ) -> AsyncIterator[TransportStreams]:
     errors = ErrorTail()
     service = Service(
+        workspace_id=workspace_id,
         arguments=command.command,
         environment=command.environment,
         network=command.network,
