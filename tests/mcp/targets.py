@@ -20,6 +20,7 @@ from quarterdeck.credentials.model import Authorization
 from tests.mcp.reachable import reachable_packages, reachable_python
 
 HERE = Path(__file__).parent
+_WORKSPACE_ID = uuid4()
 LOCAL = AddressExceptions.parse("127.0.0.1/32")
 # For a machine with other work to do.
 PATIENT = McpSettings(allowed_addresses=LOCAL, connect_seconds=120, call_seconds=120)
@@ -67,7 +68,7 @@ def http_target(url: str, authorization: Authorization | None = None) -> McpTarg
 
 
 def _target(**fields: Any) -> McpTarget:
-    return McpTarget(server_id=uuid4(), revision="1", **fields)
+    return McpTarget(**{"server_id": uuid4(), "workspace_id": _WORKSPACE_ID, "revision": "1", **fields})
 
 
 @asynccontextmanager

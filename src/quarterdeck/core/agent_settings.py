@@ -14,6 +14,8 @@ class WorkspaceSettings(Struct, frozen=True):
     bytes: Bytes = 1024 * 1024 * 1024
     files: Count = 20_000
     file_bytes: Bytes = 256 * 1024 * 1024
+    # Of the disk with the folders of sessions. Commands are stopped if less is free.
+    free_bytes: Annotated[int, Meta(ge=0)] = 1024 * 1024 * 1024
     # Where workers keep the folders of sessions. None: `workspaces` under the data directory or, if the user of the
     # sandbox cannot enter it, a folder under /var/tmp. Nothing in it is needed after a restart.
     folder: Annotated[str, Meta(min_length=1)] | None = None
@@ -37,8 +39,10 @@ class SandboxSettings(Struct, frozen=True):
     temporary_bytes: Bytes = 256 * 1024 * 1024
     # Folders of the host, besides its system folders, that commands can read.
     readable: Folders | None = None
-    # The user of commands, if the worker is root.
+    # If the worker is root: the first user of commands, and how many there are. Each workspace has one of its own while
+    # it has commands, servers or folders on the worker.
     user_id: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 64_000
+    users: Annotated[int, Meta(ge=1, le=2**20)] = 1000
     container_command: Annotated[str, Meta(min_length=1)] = "docker"
     container_image: str | None = None
 

@@ -119,7 +119,7 @@ class McpConnections:
         if target.url is not None:
             transport = partial(self._http().connect, target.url, target.authorization)
             return Connection(target, self._settings, transport, "auto")
-        return Connection(target, self._settings, self._stdio(target.command or ""), "legacy")
+        return Connection(target, self._settings, self._stdio(target), "legacy")
 
     def _http(self) -> "HttpConnector":
         from quarterdeck.agents.mcp.http_transport import HttpConnector
@@ -128,19 +128,19 @@ class McpConnections:
             self._connector = HttpConnector(self._settings, self._resolve, self._tls)
         return self._connector
 
-    def _stdio(self, name: str) -> "OpenTransport":
+    def _stdio(self, target: McpTarget) -> "OpenTransport":
         from quarterdeck.agents.mcp.stdio_transport import connect_stdio
 
         if self._sandbox is None:
             raise McpFailure("The server cannot be started: it needs a sandbox, and this process has none.")
         try:
-            command = read_commands(self._settings.commands_file).get(name)
+            command = read_commands(self._settings.commands_file).get(target.command or "")
         except CommandsError as fault:
             log.error("the file of MCP commands is unusable: %s", fault)
             raise McpFailure("The operator's file of commands is unusable. The log of the service says why.") from None
         if command is None:
-            raise McpFailure(f"The operator's file of commands does not name {name!r}.")
-        return partial(connect_stdio, self._sandbox, command, self._settings)
+            raise McpFailure(f"The operator's file of commands does not name {target.command!r}.")
+        return partial(connect_stdio, self._sandbox, target.workspace_id, command, self._settings)
 
     def _make_room(self) -> None:
         if len(self._entries) < self._settings.connections:
