@@ -35,7 +35,7 @@ BackupFile = Annotated[str, typer.Argument(parser=file_name, metavar="FILE", hel
 @app.command()
 def create_workspace(
     name: Annotated[str, typer.Option(parser=line, metavar="NAME", help="Name of the workspace.")],
-    owner_email: Email,
+    owner_email: Annotated[str, typer.Option(parser=email, metavar="EMAIL", help="Email address of the owner.")],
     as_json: AsJson = False,
     data: Data = None,
 ) -> None:
@@ -229,7 +229,7 @@ def set_user(
 @app.command("reseal-webhooks", hidden=True)
 @app.command()
 def reseal_secrets(as_json: AsJson = False, data: Data = None) -> None:
-    """Encrypt all secrets with the first sealing key. Older keys can be removed then."""
+    """Encrypt all secrets with the first sealing key. Older keys can then be removed."""
     from quarterdeck.core.secret_encryption import SecretCipher
     from quarterdeck.credentials import service as credentials
     from quarterdeck.webhooks import service as webhooks
@@ -291,17 +291,12 @@ def restore(file: BackupFile, as_json: AsJson = False, data: Data = None) -> Non
 
 @app.command()
 def move_bundles(
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Copy: delete nothing in the store that the contents come from.")
-    ] = False,
-    concurrency: Annotated[
-        int, typer.Option(min=1, max=64, metavar="COUNT", help="Contents that are copied at the same time.")
-    ] = 8,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the contents in the old store.")] = False,
+    concurrency: Annotated[int, typer.Option(min=1, max=64, metavar="COUNT", help="Number of parallel copies.")] = 8,
     as_json: AsJson = False,
     data: Data = None,
 ) -> None:
-    """Move skill archives and files to another store. From the fallback store to the bundle store; the server can keep
-    running."""
+    """Move skill archives and files from the fallback store to the bundle store. The server can keep running."""
     from quarterdeck.cli.bundle_move import move_bundles as move
 
     moved = move(_settings(data), keep=keep, concurrency=concurrency)
