@@ -184,7 +184,7 @@ async def many_parts(exchange: Exchange) -> None:
 
 
 async def many_values(exchange: Exchange) -> None:
-    await exchange.result({"content": [], "structuredContent": {"a": [[]] * 5_000_000}})
+    await exchange.result({"content": [], "structuredContent": {"a": [[]] * 1_000_000}})
 
 
 async def many_in_part(exchange: Exchange) -> None:

@@ -75,10 +75,10 @@ async def test_real_server() -> None:
 async def test_hostile_answers_are_failures_in_bounded_memory() -> None:
     """Each server is asked to connect, to list and to call. Afterwards another server can be used."""
     floods = {
-        "/endless-events": (hostile.endless_events, "more than 16777216 bytes"),
-        "/one-endless-event": (hostile.one_endless_event, "more than 16777216 bytes|exceeded the 16777216 byte limit"),
-        "/one-gib": (hostile.one_gib, "more than 16777216 bytes"),
-        "/announced-gib": (hostile.announced_gib, "more than 16777216 bytes"),
+        "/endless-events": (hostile.endless_events, "more than 4194304 bytes"),
+        "/one-endless-event": (hostile.one_endless_event, "more than 4194304 bytes|exceeded the 4194304 byte limit"),
+        "/one-gib": (hostile.one_gib, "more than 4194304 bytes"),
+        "/announced-gib": (hostile.announced_gib, "more than 4194304 bytes"),
         "/gzip-bomb": (hostile.gzip_bomb, "compressed"),
         "/garbage": (hostile.garbage, "answered with an error: Failed to parse JSON"),
         "/invalid-result": (hostile.invalid_result, "invalid answer"),
@@ -134,7 +134,7 @@ async def test_tool_lists_are_bounded_and_cleaned() -> None:
     schema = {"type": "object"}
 
     async def many(exchange: Exchange) -> None:
-        await exchange.result({"tools": [{"name": f"tool{n}", "inputSchema": schema} for n in range(10_000)]})
+        await exchange.result({"tools": [{"name": f"tool{n}", "inputSchema": schema} for n in range(1_000)]})
 
     async def endless(exchange: Exchange) -> None:
         cursor = (exchange.seen.message.get("params") or {}).get("cursor", "")

@@ -10,6 +10,8 @@ from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.text_types import Line, Moment
 
 MIN_SECRET_CHARACTERS = 8
+# Of tokens. Secrets that are stored are shorter.
+MAX_SECRET_CHARACTERS = 16 * 1024
 
 # Shorter ones could not be redacted: they occur in ordinary text.
 SecretText = Annotated[

@@ -15,16 +15,15 @@ import msgspec
 from msgspec import Struct
 
 from quarterdeck.core.errors import ServiceError
-from quarterdeck.credentials.model import MIN_SECRET_CHARACTERS, AuthorizationError, Parameters
+from quarterdeck.credentials.model import MAX_SECRET_CHARACTERS, MIN_SECRET_CHARACTERS, AuthorizationError, Parameters
 from quarterdeck.outbound.network_backend import CheckedBackend, UnreachableError
 from quarterdeck.outbound.resolver import Resolve, Resolver
 from quarterdeck.outbound.rules import AddressPolicy
 from quarterdeck.outbound.urls import Target, read_url
 
 _ANSWER_BYTES = 64 * 1024
-_TOKEN_BYTES = 16 * 1024
 # Shorter ones could not be redacted: they occur in ordinary text.
-_TOKEN = re.compile(rf"[\x21-\x7e]{{{MIN_SECRET_CHARACTERS},}}", re.ASCII)
+_TOKEN = re.compile(rf"[\x21-\x7e]{{{MIN_SECRET_CHARACTERS},{MAX_SECRET_CHARACTERS}}}", re.ASCII)
 _ERROR_CODE = re.compile(r"[a-z_]{1,40}", re.ASCII)
 # If the endpoint does not say how long the token is valid.
 _USUAL_SECONDS = 300.0
@@ -137,7 +136,7 @@ def _read_token(status: int, answer: Json | None) -> IssuedToken:
         reason = f" ({code})" if isinstance(code, str) and _ERROR_CODE.fullmatch(code) else ""
         raise AuthorizationError(f"The token endpoint answered {status}{reason}.")
     token = answer.get("access_token") if answer is not None else None
-    if answer is None or not isinstance(token, str) or len(token) > _TOKEN_BYTES or not _TOKEN.fullmatch(token):
+    if answer is None or not isinstance(token, str) or not _TOKEN.fullmatch(token):
         raise AuthorizationError("The response of the token endpoint has no usable access_token.")
     if str(answer.get("token_type", "bearer")).lower() != "bearer":
         raise AuthorizationError("The token endpoint gave a token that is not a bearer token.")

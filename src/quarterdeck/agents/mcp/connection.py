@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
 from quarterdeck import __version__
-from quarterdeck.agents.mcp.cleaning import clean_line
+from quarterdeck.agents.mcp.cleaning import clean_line, clean_start
 from quarterdeck.agents.mcp.guarded_streams import Problem, guarded
 from quarterdeck.agents.mcp.model import KEY_META, McpFailure, McpResult, McpTarget, McpTool
 from quarterdeck.agents.mcp.results import to_result
@@ -39,6 +39,9 @@ for _name in ("mcp.client", "mcp.shared"):
     logging.getLogger(_name).propagate = False
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
+# The SDK formats every message of an event stream for its debug log, also if nobody reads it: 50 ms for an image.
+types.JSONRPCResponse.__str__ = object.__repr__  # type: ignore[method-assign,assignment]
+
 OpenTransport = Callable[[Problem], AbstractAsyncContextManager[TransportStreams]]
 
 
@@ -47,9 +50,12 @@ class LostSession(McpFailure):
 
 
 class Connection:
-    def __init__(self, target: McpTarget, settings: McpSettings, transport: OpenTransport, mode: Mode) -> None:
+    def __init__(
+        self, target: McpTarget, settings: McpSettings, result_characters: int, transport: OpenTransport, mode: Mode
+    ) -> None:
         self._target = target
         self._settings = settings
+        self._result_characters = result_characters
         self._problem = Problem()
         self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         # Otherwise asyncio reports a failure that nobody waited for.
@@ -122,7 +128,9 @@ class Connection:
                 return McpResult(text=self._error(fault), is_error=True)
             if isinstance(found, types.InputRequiredResult):
                 return McpResult(text="The server asked for input, which is not supported.", is_error=True)
-            return to_result(found, self._settings.image_bytes, self._redact)
+            return await asyncio.to_thread(
+                to_result, found, self._settings.image_bytes, self._result_characters, self._redact
+            )
         raise AssertionError("unreachable")
 
     @asynccontextmanager
@@ -163,8 +171,9 @@ class Connection:
         return text if authorization is None else authorization.redact(text)
 
     def _redacted(self, text: str) -> str:
-        # Before it is cut, which would leave a part of a secret, and after: what is cleaned may form a secret.
-        return self._redact(clean_line(self._redact(text), _ERROR_CHARACTERS))
+        line = clean_line(clean_start(text, 4 * _ERROR_CHARACTERS, self._redact), _ERROR_CHARACTERS)
+        # Joining the words may form a secret.
+        return self._redact(line)
 
     async def close(self) -> None:
         """Ends the process of the server, or its MCP session."""

@@ -33,11 +33,13 @@ class McpConnections:
         settings: McpSettings,
         sandbox: Sandbox | None,
         *,
+        result_characters: int = 64 * 1024,
         resolve: Resolve | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._settings = settings
         self._sandbox = sandbox
+        self._result_characters = result_characters
         self._resolver = Resolver(_RESOLVERS)
         self._resolve = resolve or self._resolver
         self._tls = tls
@@ -118,8 +120,9 @@ class McpConnections:
             raise McpFailure("The service is stopping.")
         if target.url is not None:
             transport = partial(self._http().connect, target.url, target.authorization)
-            return Connection(target, self._settings, transport, "auto")
-        return Connection(target, self._settings, self._stdio(target.command or ""), "legacy")
+            return Connection(target, self._settings, self._result_characters, transport, "auto")
+        transport = self._stdio(target.command or "")
+        return Connection(target, self._settings, self._result_characters, transport, "legacy")
 
     def _http(self) -> "HttpConnector":
         from quarterdeck.agents.mcp.http_transport import HttpConnector

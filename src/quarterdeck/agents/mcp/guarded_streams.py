@@ -9,11 +9,12 @@ from mcp.client._transport import ReadStream, TransportStreams, WriteStream
 from mcp.shared.message import SessionMessage
 
 from quarterdeck.agents.mcp.model import McpFailure
-from quarterdeck.agents.mcp.value_limits import has_too_many_values
+from quarterdeck.agents.mcp.value_limits import has_too_many_items
 
 # Requests of a server that have no answer yet. The client refuses each, but its answers wait for a server that does not
 # read them.
 _OPEN_REQUESTS = 16
+TOO_EXPENSIVE = "The server sent a message with too many values or too much text."
 
 
 class Problem:
@@ -65,8 +66,8 @@ class _Reader:
             if isinstance(item, SessionMessage):
                 if isinstance(item.message, types.JSONRPCNotification):
                     continue
-                if has_too_many_values(item.message):
-                    raise self._problem.found("The server sent a message with too many values.")
+                if has_too_many_items(item.message):
+                    raise self._problem.found(TOO_EXPENSIVE)
                 if isinstance(item.message, types.JSONRPCRequest):
                     self._open_requests.add()
             return item

@@ -14,8 +14,8 @@ from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import LAST_EVENT_ID, MCP_SESSION_ID, streamable_http_client
 
 from quarterdeck import __version__
-from quarterdeck.agents.mcp.guarded_streams import Problem
-from quarterdeck.agents.mcp.value_limits import MAX_SEPARATORS, separators
+from quarterdeck.agents.mcp.guarded_streams import TOO_EXPENSIVE, Problem
+from quarterdeck.agents.mcp.value_limits import PIECE_BYTES, DecodingCost
 from quarterdeck.core.agent_settings import McpSettings
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.logging import fields, log
@@ -158,7 +158,9 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
         )
         if location is not None and not self._is_own(request.url, location):
             raise self._problem.found("The server redirects to another origin.")
-        stream = _BoundedStream(response, self._settings, self._problem)
+        # As the SDK recognises them.
+        is_event_stream = headers.get("content-type", "").lower().startswith("text/event-stream")
+        stream = _BoundedStream(response, self._settings, self._problem, DecodingCost(is_event_stream=is_event_stream))
         if (
             headers.get("content-length", "0").isdecimal()
             and int(headers.get("content-length", "0")) > stream.max_bytes
@@ -192,9 +194,12 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
 class _BoundedStream(httpx2.AsyncByteStream):
     """One deadline and one number of bytes for a whole response, also for one that streams."""
 
-    def __init__(self, response: httpcore2.Response, settings: McpSettings, problem: Problem) -> None:
+    def __init__(
+        self, response: httpcore2.Response, settings: McpSettings, problem: Problem, cost: DecodingCost
+    ) -> None:
         self._response = response
         self._problem = problem
+        self._cost = cost
         self.max_bytes = settings.message_bytes
         # The caller waits no longer. A response that it no longer waits for ends by this.
         self._seconds = settings.connect_seconds + settings.call_seconds
@@ -213,7 +218,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         deadline = asyncio.get_running_loop().time() + self._seconds
-        received = found = 0
+        received = 0
         parts = aiter(self._response.aiter_stream())
         while True:
             try:
@@ -228,10 +233,12 @@ class _BoundedStream(httpx2.AsyncByteStream):
             received += len(part)
             if received > self.max_bytes:
                 raise self.too_long()
-            found += separators(part)
-            if found > MAX_SEPARATORS:
-                raise self._problem.found("The server sent a response with too many values.")
-            yield part
+            for start in range(0, len(part), PIECE_BYTES):
+                piece = part[start : start + PIECE_BYTES]
+                if self._cost.exceeds(piece):
+                    raise self._problem.found(TOO_EXPENSIVE)
+                await asyncio.sleep(0)
+                yield piece
 
     async def aclose(self) -> None:
         await self._response.aclose()
