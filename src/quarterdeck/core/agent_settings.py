@@ -93,6 +93,8 @@ class McpSettings(Struct, frozen=True):
     tools_bytes: Bytes = 256 * 1024
     # Open connections and processes of one worker or API process.
     connections: Count = 200
+    # Part of the connections that one workspace can hold.
+    workspace_share: Annotated[float, Meta(gt=0, le=1)] = 0.5
     # After its last use. Until then the next run of the session uses it again.
     idle_seconds: Seconds = 300.0
     # For connecting and listing the tools.
@@ -104,3 +106,7 @@ class McpSettings(Struct, frozen=True):
     image_bytes: Bytes = 2 * 1024 * 1024
     # The longest time that a tool of our own endpoint /mcp waits for a run.
     wait_seconds: Annotated[float, Meta(gt=0, le=3600)] = 300.0
+
+    @property
+    def connections_per_workspace(self) -> int:
+        return max(1, int(self.connections * self.workspace_share))

@@ -139,6 +139,7 @@ class StoredCredential(Struct, frozen=True, kw_only=True):
     """What is needed to use a credential. The secret is encrypted."""
 
     id: UUID
+    workspace_id: UUID
     kind: CredentialType
     parameters: Parameters
     secret: bytes

@@ -9,6 +9,7 @@ import ssl
 from contextlib import aclosing
 from typing import Any
 from urllib.parse import quote_plus, urlencode
+from uuid import UUID
 
 import httpcore2
 import msgspec
@@ -17,7 +18,7 @@ from msgspec import Struct
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.credentials.model import MAX_SECRET_CHARACTERS, MIN_SECRET_CHARACTERS, AuthorizationError, Parameters
 from quarterdeck.outbound.network_backend import CheckedBackend, UnreachableError
-from quarterdeck.outbound.resolver import Resolve, Resolver
+from quarterdeck.outbound.resolver import Resolve, ResolveFor, Resolver
 from quarterdeck.outbound.rules import AddressPolicy
 from quarterdeck.outbound.urls import Target, read_url
 
@@ -56,16 +57,19 @@ class TokenEndpoint:
         self._timeout_seconds = timeout_seconds
         self._policy = policy
         self._resolver = Resolver(_RESOLVER_THREADS)
-        self._backend = CheckedBackend(policy, resolve or self._resolver, timeout_seconds=timeout_seconds)
+        self._resolve_for: ResolveFor = self._resolver.for_workspace if resolve is None else lambda _: resolve
         self._tls = tls
 
-    async def fetch(self, parameters: Parameters, secret: str) -> IssuedToken:
+    async def fetch(self, workspace_id: UUID, parameters: Parameters, secret: str) -> IssuedToken:
         """Raises AuthorizationError."""
         assert parameters.token_url is not None
         try:
             target = read_url(parameters.token_url, self._policy, field="token_url")
+            backend = CheckedBackend(
+                self._policy, self._resolve_for(workspace_id), timeout_seconds=self._timeout_seconds
+            )
             async with asyncio.timeout(self._timeout_seconds):
-                status, answer = await self._ask(target, parameters, secret)
+                status, answer = await self._ask(backend, target, parameters, secret)
         except ServiceError as fault:
             # The settings changed after the URL was stored.
             raise AuthorizationError(fault.message) from None
@@ -80,19 +84,21 @@ class TokenEndpoint:
             raise AuthorizationError("The connection to the token endpoint failed.", detail) from None
         return _read_token(status, answer)
 
-    async def _ask(self, target: Target, parameters: Parameters, secret: str) -> tuple[int, Json | None]:
+    async def _ask(
+        self, backend: CheckedBackend, target: Target, parameters: Parameters, secret: str
+    ) -> tuple[int, Json | None]:
         """The client is named in a header, which every endpoint must support, or else in the form."""
         form = {"grant_type": "client_credentials", "scope": parameters.scope, "audience": parameters.audience}
         form = {name: value for name, value in form.items() if value is not None}
         client = (parameters.client_id or "", secret)
-        status, answer = await self._exchange(target, form, {"Authorization": _basic(*client)})
+        status, answer = await self._exchange(backend, target, form, {"Authorization": _basic(*client)})
         if status != 200 and answer is not None and answer.get("error") == "invalid_client":
             form |= {"client_id": client[0], "client_secret": client[1]}
-            status, answer = await self._exchange(target, form, {})
+            status, answer = await self._exchange(backend, target, form, {})
         return status, answer
 
     async def _exchange(
-        self, target: Target, form: dict[str, str | None], headers: dict[str, str]
+        self, backend: CheckedBackend, target: Target, form: dict[str, str | None], headers: dict[str, str]
     ) -> tuple[int, Json | None]:
         origin = httpcore2.Origin(target.scheme.encode(), target.host.encode(), target.port)
         url = httpcore2.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
@@ -101,7 +107,7 @@ class TokenEndpoint:
         sent: list[tuple[bytes | str, bytes | str]] = [*own.items(), *headers.items()]
         body = urlencode(form).encode()
         async with (
-            httpcore2.AsyncHTTPConnection(origin, self._trust(target), network_backend=self._backend) as connection,
+            httpcore2.AsyncHTTPConnection(origin, self._trust(target), network_backend=backend) as connection,
             connection.stream("POST", url, headers=sent, content=body) as response,
         ):
             return response.status, await _read_json(response)

@@ -6,6 +6,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from uuid import UUID
 
 import httpcore2
 import httpx2
@@ -21,7 +22,7 @@ from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.logging import fields, log
 from quarterdeck.credentials.model import Authorization, AuthorizationError
 from quarterdeck.outbound.network_backend import CheckedBackend, UnreachableError
-from quarterdeck.outbound.resolver import Resolve
+from quarterdeck.outbound.resolver import ResolveFor
 from quarterdeck.outbound.rules import AddressPolicy
 from quarterdeck.outbound.urls import Target, read_url
 
@@ -37,15 +38,15 @@ _ERROR_BYTES = 64 * 1024
 class HttpConnector:
     """What the HTTP connections of a process share."""
 
-    def __init__(self, settings: McpSettings, resolve: Resolve, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, settings: McpSettings, resolve_for: ResolveFor, tls: ssl.SSLContext | None) -> None:
         self._settings = settings
         self._policy = AddressPolicy(exceptions=settings.allowed_addresses)
-        self._backend = CheckedBackend(self._policy, resolve, timeout_seconds=settings.connect_seconds)
+        self._resolve_for = resolve_for
         self._tls = tls
 
     @asynccontextmanager
     async def connect(
-        self, url: str, authorization: Authorization | None, problem: Problem
+        self, workspace_id: UUID, url: str, authorization: Authorization | None, problem: Problem
     ) -> AsyncIterator[TransportStreams]:
         try:
             target = read_url(url, self._policy)
@@ -55,7 +56,10 @@ class HttpConnector:
         if self._tls is None and target.scheme == "https":
             # Loading the CA certificates is slow.
             self._tls = await asyncio.to_thread(httpcore2.default_ssl_context)
-        transport = _BoundedTransport(target, authorization, self._settings, problem, self._backend, self._tls)
+        backend = CheckedBackend(
+            self._policy, self._resolve_for(workspace_id), timeout_seconds=self._settings.connect_seconds
+        )
+        transport = _BoundedTransport(target, authorization, self._settings, problem, backend, self._tls)
         client = httpx2.AsyncClient(
             transport=transport,
             trust_env=False,
