@@ -132,6 +132,12 @@ async def polite(exchange: Exchange) -> None:
         await exchange.respond(400)
 
 
+async def discover(exchange: Exchange) -> None:
+    """As a server of the protocol 2026-07-28."""
+    found = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "ttlMs": 0, "cacheScope": "public"}
+    await exchange.result(found | {"resultType": "complete"})
+
+
 async def endless_events(exchange: Exchange) -> None:
     await exchange.start_events()
     while True:

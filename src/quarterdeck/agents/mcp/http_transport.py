@@ -2,6 +2,7 @@
 origins, compression, and the size and the time of responses."""
 
 import asyncio
+import math
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -92,6 +93,7 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
         self._authorization = authorization
         self._settings = settings
         self._problem = problem
+        self._has_listened = False
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=tls,
             max_connections=_CONNECTIONS,
@@ -102,24 +104,29 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if self._origin_of(request.url) != self._origin:
             raise self._problem.found("The server redirects to another origin.")
+        problem = self._problem
         if request.method == "GET":
+            if self._has_listened or LAST_EVENT_ID in request.headers:
+                await asyncio.sleep(_RESUME_SECONDS)
             if LAST_EVENT_ID not in request.headers:
-                # Messages outside of calls are not used. As a server that does not offer them.
-                return httpx2.Response(HTTPStatus.METHOD_NOT_ALLOWED)
-            await asyncio.sleep(_RESUME_SECONDS)
+                # The stream for messages outside of calls. Servers need not offer it. Without it, a server that asks
+                # for input there during a call would wait for the answer.
+                self._has_listened = True
+                request.extensions["timeout"] = {**request.extensions["timeout"], "read": None}
+                problem = Problem()
         try:
-            return await self._exchange(request)
+            return await self._exchange(request, problem)
         except AuthorizationError as fault:
-            raise self._problem.found(str(fault)) from None
+            raise problem.found(str(fault)) from None
         except UnreachableError as fault:
             log.info("an MCP server is unreachable", extra=fields(detail=fault.detail))
-            raise self._problem.found(str(fault)) from None
+            raise problem.found(str(fault)) from None
         except httpcore2.TimeoutException as fault:
-            raise self._problem.found("The connection to the server timed out.") from fault
+            raise problem.found("The connection to the server timed out.") from fault
         except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError) as fault:
-            raise self._problem.found("The connection to the server failed.") from fault
+            raise problem.found("The connection to the server failed.") from fault
 
-    async def _exchange(self, request: httpx2.Request) -> httpx2.Response:
+    async def _exchange(self, request: httpx2.Request, problem: Problem) -> httpx2.Response:
         authorization = await self._authorization.headers() if self._authorization else {}
         response = await self._send(request, authorization)
         if (
@@ -130,7 +137,7 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
             await response.aclose()
             response = await self._send(request, await self._authorization.headers())
         try:
-            return await self._checked(request, response)
+            return await self._checked(request, response, problem)
         except BaseException:
             await response.aclose()
             raise
@@ -153,18 +160,25 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
             )
         )
 
-    async def _checked(self, request: httpx2.Request, response: httpcore2.Response) -> httpx2.Response:
+    async def _checked(
+        self, request: httpx2.Request, response: httpcore2.Response, problem: Problem
+    ) -> httpx2.Response:
         headers = httpx2.Headers(response.headers)
         if headers.get("content-encoding", "identity").strip().lower() != "identity":
-            raise self._problem.found("The server sent a compressed response.")
+            raise problem.found("The server sent a compressed response.")
         location = (
             headers.get("location") if HTTPStatus.MULTIPLE_CHOICES <= response.status < HTTPStatus.BAD_REQUEST else None
         )
         if location is not None and not self._is_own(request.url, location):
-            raise self._problem.found("The server redirects to another origin.")
+            raise problem.found("The server redirects to another origin.")
         # As the SDK recognises them.
         is_event_stream = headers.get("content-type", "").lower().startswith("text/event-stream")
-        stream = _BoundedStream(response, self._settings, self._problem, DecodingCost(is_event_stream=is_event_stream))
+        cost = DecodingCost(is_event_stream=is_event_stream)
+        # The caller waits no longer. A response that it no longer waits for ends by this.
+        seconds = self._settings.connect_seconds + self._settings.call_seconds
+        if problem is not self._problem:
+            seconds = math.inf
+        stream = _BoundedStream(response, self._settings.message_bytes, seconds, problem, cost)
         if (
             headers.get("content-length", "0").isdecimal()
             and int(headers.get("content-length", "0")) > stream.max_bytes
@@ -175,10 +189,8 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
         body = await stream.start()
         await response.aclose()
         if not _is_protocol_error(body):
-            self._problem.is_lost_session = (
-                response.status == HTTPStatus.NOT_FOUND and MCP_SESSION_ID in request.headers
-            )
-            self._problem.found(f"The server answered with the HTTP status {response.status}.")
+            problem.is_lost_session = response.status == HTTPStatus.NOT_FOUND and MCP_SESSION_ID in request.headers
+            problem.found(f"The server answered with the HTTP status {response.status}.")
         return httpx2.Response(response.status, headers=headers, content=body)
 
     def _is_own(self, url: httpx2.URL, location: str) -> bool:
@@ -199,14 +211,13 @@ class _BoundedStream(httpx2.AsyncByteStream):
     """One deadline and one number of bytes for a whole response, also for one that streams."""
 
     def __init__(
-        self, response: httpcore2.Response, settings: McpSettings, problem: Problem, cost: DecodingCost
+        self, response: httpcore2.Response, max_bytes: int, seconds: float, problem: Problem, cost: DecodingCost
     ) -> None:
         self._response = response
         self._problem = problem
         self._cost = cost
-        self.max_bytes = settings.message_bytes
-        # The caller waits no longer. A response that it no longer waits for ends by this.
-        self._seconds = settings.connect_seconds + settings.call_seconds
+        self.max_bytes = max_bytes
+        self._seconds = seconds
 
     def too_long(self) -> Exception:
         return self._problem.found(f"The server sent more than {self.max_bytes} bytes in one response.")
