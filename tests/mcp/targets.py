@@ -63,8 +63,8 @@ def stdio_target(command: str) -> McpTarget:
     return _target(name=command, url=None, command=command, authorization=None)
 
 
-def http_target(url: str, authorization: Authorization | None = None) -> McpTarget:
-    return _target(name="remote", url=url, command=None, authorization=authorization)
+def http_target(url: str, authorization: Authorization | None = None, workspace_id: UUID = _WORKSPACE_ID) -> McpTarget:
+    return _target(name="remote", url=url, command=None, authorization=authorization, workspace_id=workspace_id)
 
 
 def _target(**fields: Any) -> McpTarget:

@@ -97,14 +97,20 @@ class McpSettings(Struct, frozen=True):
     tools_bytes: Bytes = 256 * 1024
     # Open connections and processes of one worker or API process.
     connections: Count = 200
+    # Part of the connections that one workspace can hold.
+    workspace_share: Annotated[float, Meta(gt=0, le=1)] = 0.5
     # After its last use. Until then the next run of the session uses it again.
     idle_seconds: Seconds = 300.0
     # For connecting and listing the tools.
     connect_seconds: Annotated[float, Meta(gt=0, le=120)] = 30.0
     call_seconds: Seconds = 120.0
     # Of one message of a server. A connection with a longer one is closed.
-    message_bytes: Annotated[int, Meta(ge=64 * 1024)] = 16 * 1024 * 1024
+    message_bytes: Annotated[int, Meta(ge=64 * 1024)] = 4 * 1024 * 1024
     # Of one image in a result. Larger ones are left out.
-    image_bytes: Bytes = 4 * 1024 * 1024
+    image_bytes: Bytes = 2 * 1024 * 1024
     # The longest time that a tool of our own endpoint /mcp waits for a run.
     wait_seconds: Annotated[float, Meta(gt=0, le=3600)] = 300.0
+
+    @property
+    def connections_per_workspace(self) -> int:
+        return max(1, int(self.connections * self.workspace_share))

@@ -62,6 +62,7 @@ async def create_credential(
         credential_id = new_id()
         credential = StoredCredential(
             id=credential_id,
+            workspace_id=workspace_id,
             kind=body.kind,
             parameters=parameters,
             secret=_encrypt(cipher, credential_id, body.secret),

@@ -1,5 +1,6 @@
 """stdio to a server in the sandbox. Messages are lines of JSON."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,8 +14,8 @@ from mcp.shared.message import SessionMessage
 
 from quarterdeck.agents.mcp.cleaning import clean_line
 from quarterdeck.agents.mcp.commands import StdioCommand
-from quarterdeck.agents.mcp.guarded_streams import Problem
-from quarterdeck.agents.mcp.value_limits import MAX_SEPARATORS, separators
+from quarterdeck.agents.mcp.guarded_streams import TOO_EXPENSIVE, Problem
+from quarterdeck.agents.mcp.value_limits import decodes_quickly
 from quarterdeck.agents.sandbox.model import Pipes, Sandbox, SandboxUnavailable, Service
 from quarterdeck.agents.sandbox.output_tail import ErrorTail
 from quarterdeck.core.agent_settings import McpSettings
@@ -86,8 +87,8 @@ class _Lines:
                 if received > self._max_bytes:
                     self._problem.found(f"The server sent more than {self._max_bytes} bytes without an answer.")
                     return
-                if separators(line) > MAX_SEPARATORS:
-                    self._problem.found("The server sent a message with too many values.")
+                if not await asyncio.to_thread(decodes_quickly, line):
+                    self._problem.found(TOO_EXPENSIVE)
                     return
                 try:
                     message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
