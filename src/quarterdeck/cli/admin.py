@@ -230,17 +230,7 @@ def set_user(
 @app.command()
 def reseal_secrets(as_json: AsJson = False, data: Data = None) -> None:
     """Encrypt all secrets with the first sealing key. Older keys can then be removed."""
-    from quarterdeck.core.secret_encryption import SecretCipher
-    from quarterdeck.credentials import service as credentials
-    from quarterdeck.webhooks import service as webhooks
-
-    async def reseal(connection: "Connection", settings: "Settings") -> int:
-        cipher = SecretCipher(settings.webhook, settings.data_dir)
-        async with connection.transaction():
-            resealed = await webhooks.reseal_webhooks(connection, cipher)
-            return resealed + await credentials.reseal_credentials(connection, cipher)
-
-    resealed = _on_database(data, reseal)
+    resealed = _on_database(data, _reseal)
     _show({"resealed": resealed}, f"resealed {resealed} secrets", as_json=as_json)
 
 
@@ -285,8 +275,8 @@ def restore(file: BackupFile, as_json: AsJson = False, data: Data = None) -> Non
     )
     counts = {"rows": made.rows, "archives": len(made.archives), "webhook_keys": made.keys is not None}
     _show({"release": made.release, "created_at": made.created_at, **counts}, text, as_json=as_json)
-    if made.keys is None and made.has_webhooks:
-        note("The backup has no keys that encrypt secrets. Copy webhook.keys or set QUARTERDECK_WEBHOOK_SEALING_KEYS.")
+    if missing := _on_database(data, _missing_keys):
+        note(missing)
 
 
 @app.command()
@@ -328,6 +318,31 @@ def _on_database(data: str | None, work: "Callable[[Connection, Settings], Await
         return await work(connection, settings)
 
     return on_database(settings, on_connection)
+
+
+async def _reseal(connection: "Connection", settings: "Settings", *, try_only: bool = False) -> int:
+    from quarterdeck.core.secret_encryption import SecretCipher
+    from quarterdeck.credentials import service as credentials
+    from quarterdeck.webhooks import service as webhooks
+
+    cipher = SecretCipher(settings.webhook, settings.data_dir)
+    async with connection.transaction(force_rollback=try_only):
+        resealed = await webhooks.reseal_webhooks(connection, cipher)
+        return resealed + await credentials.reseal_credentials(connection, cipher)
+
+
+async def _missing_keys(connection: "Connection", settings: "Settings") -> str | None:
+    """What is missing to decrypt the stored secrets, and where it belongs."""
+    from quarterdeck.core.errors import ServiceError
+    from quarterdeck.core.secret_encryption import KEY_FILE
+
+    try:
+        await _reseal(connection, settings, try_only=True)
+    except ServiceError as error:
+        if settings.webhook.sealing_keys is not None:
+            return f"{error} Add it to QUARTERDECK_WEBHOOK_SEALING_KEYS."
+        return f"{error} Copy {KEY_FILE} to {settings.data_dir} or set QUARTERDECK_WEBHOOK_SEALING_KEYS."
+    return None
 
 
 def _or_unset(given: T | None) -> T | UnsetType:
