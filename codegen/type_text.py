@@ -17,14 +17,14 @@ from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType
 
 from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.audit.model import ObjectType
-from quarterdeck.conversations.events.model import DeltaBody, EventBody, EventType
+from quarterdeck.conversations.events.model import DeltaBody, EventBody, EventType, RetryBody
 from quarterdeck.core.actors import Permission
 from quarterdeck.http.operation import Payload
 
 MODELS = "quarterdeck.client.models"
 LINE_CHARACTERS = 112
 # Public names of the client that differ from the server's.
-_CLIENT_NAMES: dict[type, str] = {EventBody: "Event", DeltaBody: "Delta"}
+_CLIENT_NAMES: dict[type, str] = {EventBody: "Event", DeltaBody: "Delta", RetryBody: "ModelRetry"}
 # Read as text from responses: a newer server has values that this client does not know.
 _OPEN_ENUMS = (ObjectType, Permission)
 
@@ -119,7 +119,7 @@ def _records() -> list[type]:
             for hint in typing.get_type_hints(operation.payload, include_extras=True).values():
                 _collect(hint, found)
         _collect(operation.success_type, found)
-    for extra in (DeltaBody, EventType):
+    for extra in (DeltaBody, RetryBody, EventType):
         _collect(extra, found)
     return list(found)
 

@@ -5,8 +5,8 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -100,6 +100,22 @@ async def take_for_dead(world: World) -> None:
     """Let all leases expire. A living worker renews its own within a quarter of the lease; until then its runs
     may be given to others."""
     await world.execute("UPDATE jobs.procrastinate_workers SET last_heartbeat = now() - interval '1 hour'")
+
+
+@asynccontextmanager
+async def losing_notes(world: World, session_id: str) -> AsyncIterator[None]:
+    """The database fails when `add_note` stores its note: the call has started, and its outcome is unknown."""
+    await world.execute(
+        "CREATE FUNCTION app.lose_note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'lost'; END $$"
+    )
+    await world.execute(
+        f"CREATE TRIGGER lose_note BEFORE INSERT ON app.session_events FOR EACH ROW "
+        f"WHEN (NEW.type = 'note' AND NEW.session_id = '{UUID(session_id)}') EXECUTE FUNCTION app.lose_note()"
+    )
+    try:
+        yield
+    finally:
+        await world.execute("DROP FUNCTION app.lose_note CASCADE")
 
 
 async def started(world: World, session_id: str) -> None:

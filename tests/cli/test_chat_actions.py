@@ -1,7 +1,5 @@
 """Answering what a run waits for in `qd chat`, by single keys in a real terminal, and the hints without one."""
 
-import os
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +11,7 @@ from tests.cli.command import QD, environment, qd_in
 from tests.cli.screen import Terminal, terminal
 from tests.cli.shell import install
 from tests.cli.test_chat import variables_of
-from tests.workers import ended, eventually, log_of, take_for_dead, working
+from tests.workers import ended, eventually, log_of, losing_notes, working
 from tests.world import Server, World
 
 WEATHER = {"name": "weather", "description": "Tells the weather.", "parameters": {"type": "object"}}
@@ -184,28 +182,21 @@ async def test_limits_and_the_editor(server: Server, world: World, tmp_path: Pat
     ("typed", "expected"),
     [("oIn the book.", "Marked as done"), ("f", "Marked as failed"), ("t", "Retry requested")],
 )
+@pytest.mark.usefixtures("worker")
 async def test_unknown_outcomes(server: Server, world: World, typed: str, expected: str) -> None:
     session_id = await new_session(world, tool_policy={"add_note": "allow"})
     with terminal("chat", session_id, columns=110, rows=50, variables=variables_of(server, world)) as screen:
         screen.wait("Type /help")
-        with working(server.database_url, server.data_dir) as first:
-            screen.enter('call: add_note {"text": "once", "seconds": 3}')
-
-            async def has_started() -> bool:
-                return any(entry["type"] == "tool.started" for entry in await log_of(world, session_id))
-
-            await eventually(has_started)
-            os.kill(first.process.pid, signal.SIGKILL)
-        with working(server.database_url, server.data_dir):
-            await take_for_dead(world)
+        async with losing_notes(world, session_id):
+            screen.enter("note: once")
             waits(screen, "? Outcome unknown: add_note(", "t try again · o it was done · f it failed")
-            screen.type(typed)
-            # Nothing is sent without Enter.
-            screen.wait("Esc goes back")
-            screen.type("\r")
-            goes_on(screen, expected, *(["In the book."] if typed[0] == "o" else []))
-            [run] = (await world.get(f"/v1/sessions/{session_id}/runs")).json()["items"]
-            await ended(world, run["id"])
+        screen.type(typed)
+        # Nothing is sent without Enter.
+        screen.wait("Esc goes back")
+        screen.type("\r")
+        goes_on(screen, expected, *(["In the book."] if typed[0] == "o" else []))
+        [run] = (await world.get(f"/v1/sessions/{session_id}/runs")).json()["items"]
+        await ended(world, run["id"])
     assert await notes(world, session_id) == (["once"] if typed == "t" else [])
 
 

@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.client import ConnectionFailed, Delta, Event, Internal, NotFound, Unauthorized, sse
+from quarterdeck.client import ConnectionFailed, Delta, Event, Internal, ModelRetry, NotFound, Unauthorized, sse
 from quarterdeck.client.event_follower import EventFollower
 from quarterdeck.client.operations import LIST_SESSION_EVENTS
 from quarterdeck.client.sse import Message, Parser
@@ -215,12 +215,20 @@ def message(number: int, **changes: Any) -> bytes:
     return f"id: {number}\nevent: {body['type']}\ndata: {json.dumps(body | changes)}\n\n".encode()
 
 
+RETRY = (
+    b'event: model.retry\ndata: {"session_id": "00000000-0000-0000-0000-000000000001", "run_id": '
+    b'"00000000-0000-0000-0000-000000000002", "attempt": 2, "retry_in_seconds": 1.5, "reason": "Busy."}\n\n'
+)
+
+
 @both
 async def test_unknown_types_and_repeated_events(server: Server, world: World, kind: str) -> None:
     session_id = await world.new_session()
+    retries: list[ModelRetry] = []
 
     async def repeats(exchange: Exchange) -> None:
-        parts = [message(7), message(7), message(6), b"event: novelty\ndata: {}\n\n", message(8, more="fields"),
+        parts = [message(7), message(7), message(6), b"event: novelty\ndata: {}\n\n",
+                 RETRY, message(8, more="fields"),
                  message(9).replace(b"\n", b"\r\n"), b": still here\n\n", b"data: {}\n", message(10)[:-3]]  # fmt: skip
         await exchange.send(HEAD + b"retry: 10\n\n" + b"".join(parts))
 
@@ -231,9 +239,10 @@ async def test_unknown_types_and_repeated_events(server: Server, world: World, k
     async with (
         Proxy(server, [repeats, resumes]).running() as proxy,
         opened(kind, proxy.url, world.key) as client,
-        follow(client, session_id, after=5) as stream,
+        follow(client, session_id, after=5, on_retry=retries.append) as stream,
     ):
         found = await read(stream, 5)
+    assert retries == [ModelRetry(UUID(int=1), UUID(int=2), 2, 1.5, "Busy.")]
     assert [each.id for each in found] == [7, 8, 9, 10, 11]
     assert {each.type for each in found} == {"planned.later"}
     assert proxy.headers("Last-Event-ID") == ["5", "9"]

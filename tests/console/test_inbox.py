@@ -7,7 +7,7 @@ import pytest
 from playwright.async_api import Browser, Locator, Page, expect
 
 from tests.console.browser import NARROW, WIDE, ConsolePage, open_console
-from tests.workers import at_rest, check_log, eventually, log_of, take_for_dead
+from tests.workers import at_rest, check_log, eventually, log_of, losing_notes
 from tests.world import Server, World
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.usefixtures("worker"), pytest.mark.long]
@@ -244,15 +244,9 @@ async def test_unknown_outcomes_and_limits(console: ConsolePage, world: World) -
         ("It failed", "Marked as failed"),
         ("Run again", "Run again"),
     ):
-        await send(page, 'call: add_note {"text": "Ahoy", "seconds": 5}')
-        await expect(page.locator("details.tool").last).to_contain_text("Running…")
-
-        async def is_started() -> bool:
-            return bool((await log_of(world, session_id))[-1]["type"] == "tool.started")
-
-        await eventually(is_started)
-        await take_for_dead(world)
-        await expect(card).to_contain_text("A worker stopped during this call")
+        async with losing_notes(world, session_id):
+            await send(page, "note: Ahoy")
+            await expect(card).to_contain_text("A worker stopped during this call")
         await expect(page.locator(".composer .tag")).to_have_text("Waiting for you")
         if answer == "It was done":
             assert await console.accessibility_problems() == []

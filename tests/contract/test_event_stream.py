@@ -9,11 +9,24 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
-from quarterdeck.conversations.events.notifications import Notification, delta_payloads, event_payloads, notify, parse
+from quarterdeck.conversations.events.model import RetryBody
+from quarterdeck.conversations.events.notifications import (
+    Notification,
+    delta_payloads,
+    event_payloads,
+    notify,
+    parse,
+    retry_payload,
+)
+from quarterdeck.conversations.runs.lifecycle import Lease
 from quarterdeck.core.actors import Permission
+from quarterdeck.core.settings import DatabaseSettings
+from quarterdeck.db.database import Database
+from quarterdeck.worker.deltas import DeltaSender
 from tests.contract.test_session_events import add_events, walk
 from tests.sse import PATIENCE_SECONDS, Sent, heard, reading, say
-from tests.world import Server, World, serving
+from tests.workers import SETUP
+from tests.world import Server, World, app_url, serving
 
 # --- what is sent ---
 
@@ -177,6 +190,27 @@ async def test_deltas_come_before_the_message_they_belong_to(world: World, serve
     assert texts == [(event, f"{step}") for step in range(20) for event in ("message.delta", "message")]
 
 
+async def test_a_repeated_model_request_is_announced(world: World, server: Server) -> None:
+    """Text of the failed request that was not sent yet is dropped."""
+    session_id, run_id = await world.new_session(), uuid4()
+    lease = Lease(run_id, UUID(session_id), world.workspace_id, 1, 0, 0, 0.0, SETUP)
+    database = Database(app_url(server.database_url), DatabaseSettings(pool_connections=1))
+    await database.open()
+    async with reading(server.url, session_id, world.key) as reader:
+        await heard(world, session_id, reader)
+        async with DeltaSender(database, lease, 0.01) as deltas:
+            deltas.add("void")
+            deltas.retry(2, 1.23456, "The provider is overloaded.")
+            deltas.add("good")
+            message = await reader.next()
+            assert message is not None
+            assert (message.id, message.event) == (None, "model.retry")
+            told = {"attempt": 2, "retry_in_seconds": 1.235, "reason": "The provider is overloaded."}
+            assert message.data == {"session_id": session_id, "run_id": str(run_id)} | told
+            assert (await reader.delta())["text"] == "good"
+    await database.close()
+
+
 async def test_unknown_and_malformed_notifications_are_ignored(world: World, server: Server) -> None:
     session_id = await world.new_session()
     async with reading(server.url, session_id, world.key) as reader:
@@ -206,6 +240,7 @@ def test_payloads_fit_into_a_notification() -> None:
         assert "".join(each.text for each in said if each) == text.replace("\ud83d", "?")
     assert delta_payloads(ids[0], ids[1], 1, "") == []
     assert event_payloads([]) == []
+    assert len(retry_payload(RetryBody(ids[0], ids[1], 2, 1.5, "\x01" * 10_000)).encode()) < 8000
 
 
 @pytest.mark.long

@@ -66,10 +66,15 @@ class Talk:
         self.model = model
         self.served = served
         self.shown: list[str] = []
+        self.retries: list[tuple[int, float, str]] = []
         self._settings = settings
 
     async def step(self, turns: Sequence[Turn] = HELLO, instructions: str = "Be brief.") -> Step:
-        return await step_with_retries(self.model, instructions, turns, [READ], self.shown.append, self._settings)
+        on_text, settings = self.shown.append, self._settings
+        return await step_with_retries(self.model, instructions, turns, [READ], on_text, self._retried, settings)
+
+    def _retried(self, attempt: int, pause_seconds: float, reason: str) -> None:
+        self.retries.append((attempt, pause_seconds, reason))
 
 
 @asynccontextmanager
@@ -207,7 +212,7 @@ HISTORY: list[Turn] = [
     UserTurn("Second"),
     AssistantTurn("Reading.", [ToolCall("call_1", "read", {"path": "a"}), ToolCall("call_2", "read", {"path": "b"})]),
     ToolResult("call_1", "read", "content of a"),
-    ToolResult("call_2", "read", "content of b"),
+    ToolResult("call_2", "read", "there is no b", is_error=True),
     UserTurn("Third"),
     AssistantTurn("Done.", []),
     UserTurn(""),
@@ -243,7 +248,7 @@ async def test_openai_gets_the_conversation() -> None:
         assert answered["tool_calls"][0]["function"] == {"name": "read", "arguments": '{"path":"a"}'}
         assert answered["content"] == "Reading."
         assert (one["tool_call_id"], one["content"]) == ("call_1", "content of a")
-        assert (two["tool_call_id"], two["content"]) == ("call_2", "content of b")
+        assert (two["tool_call_id"], two["content"]) == ("call_2", '{"error":"there is no b"}')
         assert third["content"] == "Third"
         assert empty["content"] == "(an empty message)"
         [tool] = body["tools"]
@@ -268,6 +273,8 @@ async def test_anthropic_gets_the_conversation() -> None:
         ]
         assert [block["type"] for block in results] == ["tool_result", "tool_result", "text"]
         assert [block.get("tool_use_id") for block in results] == ["call_1", "call_2", None]
+        assert [block.get("is_error") for block in results] == [False, True, None]
+        assert results[1]["content"] == [{"type": "text", "text": "there is no b"}]
         assert empty == [{"type": "text", "text": "(an empty message)"}]
         assert body["tools"][0]["input_schema"]["required"] == ["path"]
 
@@ -280,7 +287,7 @@ def with_attachments() -> UserTurn:
     files = [
         ("notes.txt", "text/plain", b"Call Ann.", "attachments/notes.txt"),
         ("photo.png", "image/png", PICTURE, None),
-        ("report.pdf", "application/pdf", DOCUMENT, None),
+        ("Report Ä", "application/pdf", DOCUMENT, None),
         ("files.zip", "application/zip", b"PK", "attachments/files.zip"),
         ("lost.txt", "text/plain", b"lost", None),
     ]
@@ -290,7 +297,7 @@ def with_attachments() -> UserTurn:
     )
     turns: list[Turn] = [UserTurn("Look.", attachments=attachments)]
     turns = with_selection(turns, "openai:m", ModelSettings(), 100_000)
-    assert wanted(turns) == {"notes.txt": 9, "photo.png": len(PICTURE), "report.pdf": len(DOCUMENT), "lost.txt": 4}
+    assert wanted(turns) == {"notes.txt": 9, "photo.png": len(PICTURE), "Report Ä": len(DOCUMENT), "lost.txt": 4}
     [turn] = with_contents(turns, {name: data for name, _, data, _ in files if name != "lost.txt"})
     assert isinstance(turn, UserTurn)
     return turn
@@ -299,7 +306,7 @@ def with_attachments() -> UserTurn:
 TOLD = [
     "Look.\n\n[Attachment notes.txt (text/plain, 9 bytes, workspace path: attachments/notes.txt).]\nCall Ann.\n"
     f"[End of attachment notes.txt]\n\n[Attachment photo.png (image/png, {len(PICTURE)} bytes).]",
-    f"[Attachment report.pdf (application/pdf, {len(DOCUMENT)} bytes).]",
+    f"[Attachment Report Ä (application/pdf, {len(DOCUMENT)} bytes).]",
     "[Attachment files.zip (application/zip, 2 bytes, workspace path: attachments/files.zip). You cannot be shown this "
     "kind of file.]\n\n[Attachment lost.txt (text/plain, 4 bytes). Its content could not be read.]\n\nAnd this.",
 ]
@@ -313,7 +320,7 @@ async def test_openai_gets_attachments(monkeypatch: pytest.MonkeyPatch) -> None:
         content = talk.served.requests[0].body["messages"][-1]["content"]
     assert [part["text"] for part in content if part["type"] == "text"] == TOLD
     assert content[1]["image_url"]["url"] == f"data:image/png;base64,{picture}"
-    assert content[3]["file"]["file_data"] == f"data:application/pdf;base64,{document}"
+    assert content[3]["file"] == {"file_data": f"data:application/pdf;base64,{document}", "filename": "Report Ä.pdf"}
 
     async with provider(refuses(400, OPENAI.error("invalid", "seen"))) as served:
         monkeypatch.setattr("quarterdeck.agents.provider_connections.OPENAI_URL", f"{served.url}/v1")
@@ -325,6 +332,7 @@ async def test_openai_gets_attachments(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [part["text"] for part in content if part["type"] == "input_text"] == TOLD
     assert content[1]["image_url"] == f"data:image/png;base64,{picture}"
     assert content[3]["file_data"] == f"data:application/pdf;base64,{document}"
+    assert content[3]["filename"] == "Report Ä.pdf"
 
 
 async def test_anthropic_gets_attachments() -> None:
@@ -338,6 +346,7 @@ async def test_anthropic_gets_attachments() -> None:
         assert part["source"]["type"] == "base64"
         assert part["source"]["media_type"] == media_type
         assert part["source"]["data"] == base64.b64encode(data).decode()
+    assert content[3]["title"] == "Report Ä.pdf"
 
 
 @both
@@ -401,6 +410,9 @@ async def test_a_rate_limit_is_waited_for(dialect: Dialect) -> None:
         start = time.monotonic()
         assert (await talk.step()).turn.text == "ok"
         assert time.monotonic() - start >= 1
+        [(attempt, pause_seconds, reason)] = talk.retries
+        assert (attempt, pause_seconds >= 1) == (2, True)
+        assert reason == f"{talk.model.name} failed with status 429: Slow down."
 
 
 @both
@@ -583,6 +595,8 @@ async def test_openai_itself_is_asked_over_the_responses_api(monkeypatch: pytest
         settings = ModelSettings(openai_api_key=KEY)
         models = ModelRegistry(settings)
         with pytest.raises(ModelFailure, match="seen"):
-            await step_with_retries(await models.resolve("openai:gpt-test"), "", HELLO, [], lambda _: None, settings)
+            await step_with_retries(
+                await models.resolve("openai:gpt-test"), "", HELLO, [], lambda _: None, lambda *_: None, settings
+            )
         await models.close()
         assert served.requests[0].path == "/v1/responses"

@@ -70,14 +70,29 @@ async def test_a_worker_is_killed_during_a_call(world: World, server: Server) ->
 async def test_a_superseded_worker_has_no_effect(world: World, server: Server) -> None:
     """It was paused during the call, and the model was told. When it wakes up, it stores nothing."""
     session_id = await new_session(world, **NOTE_ALLOWED)
+    # Holds the commit of the start, so that the worker can be paused before it calls the tool.
+    await world.execute(
+        "CREATE FUNCTION app.hold_commit() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN PERFORM pg_sleep(1); RETURN NULL; END $$"
+    )
+    await world.execute(
+        "CREATE CONSTRAINT TRIGGER hold_commit AFTER INSERT ON app.session_events DEFERRABLE INITIALLY DEFERRED "
+        "FOR EACH ROW WHEN (NEW.type = 'tool.started') EXECUTE FUNCTION app.hold_commit()"
+    )
     with working(server.database_url, server.data_dir) as sleeper:
-        run_id = await start(world, session_id, 'call: add_note {"text": "x", "seconds": 2}')
+        run_id = await start(world, session_id, "note: x")
+
+        async def is_held() -> bool:
+            query = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
+            return bool(await world.fetch(query))
+
+        await eventually(is_held)
+        sleeper.signal(signal.SIGSTOP)
 
         async def has_started() -> bool:
             return "tool.started" in await types_of(world, session_id)
 
         await eventually(has_started)
-        sleeper.signal(signal.SIGSTOP)
         await take_for_dead(world)
         with working(server.database_url, server.data_dir, RUN_UNKNOWN_OUTCOME="tell_model"):
             await succeeded(world, run_id)

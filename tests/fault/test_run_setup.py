@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.contract.provider_server import OPENAI, streams
+from tests.contract.provider_server import OPENAI, refuses, streams
 from tests.fault.stand_in import StandIn, asking
 from tests.fault.waiting import open_actions, resolve, results_of
+from tests.sse import heard, reading
 from tests.workers import ended, log_of, working
 from tests.world import PATIENT, Server, World, bundle, clone_database, drop_database, serving
 
@@ -85,13 +86,22 @@ async def test_a_run_keeps_its_setup_over_all_attempts(world: World, server: Ser
                 }
                 assert results["current_time"].startswith("Denied"), "the policy applies at once"
 
-                next_run = (await world.submit(session_id)).json()["run_id"]
+                stand_in.replies["new"] = [refuses(503, OPENAI.error("overloaded", "Busy."))]
+                async with reading(server.url, session_id, world.key) as reader:
+                    await heard(world, session_id, reader)
+                    next_run = (await world.submit(session_id)).json()["run_id"]
+                    while (message := await reader.next()) is not None and message.event != "model.retry":
+                        pass
+                assert message is not None
+                assert (message.data["run_id"], message.data["attempt"]) == (next_run, 2)
+                assert message.data["reason"] == "openai-chat:new failed with status 503: Busy."
                 assert (await ended(world, next_run))["model"] == "openai-chat:new"
 
     first, second, third = map(used_in, stand_in.bodies["old"])
-    [(system, tools, temperature)] = map(used_in, stand_in.bodies["new"])
+    _, (system, tools, temperature) = map(used_in, stand_in.bodies["new"])
     assert "Answer in verse." in first[0]["content"]
     assert "weather" in first[1]
+    assert "add_note" not in first[1], "it is a tool of the demo model"
     assert first[2] == 0.25
     assert second[1:] == third[1:] == first[1:]
     assert second == third

@@ -80,6 +80,7 @@ async def test_several_calls_wait_together(world: World) -> None:
     results = [entry["data"] for entry in await log_of(world, session_id) if entry["type"] == "tool.result"]
     assert [data["name"] for data in results] == ["current_time", "no_such_tool", "add_note"]
     assert [data["text"].startswith("Error: ") for data in results] == [False, True, True]
+    assert [data.get("is_error", False) for data in results] == [False, True, True]
 
     steered = (await world.submit(session_id, "And hurry.")).json()
     assert steered == {"outcome": "steered", "run_id": run_id}

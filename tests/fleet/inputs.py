@@ -11,7 +11,6 @@ SHORT_RUNS = (
 LONG_RUNS = ("TOKEN\ndemo: steps 9\ndemo: slow 0.8",)
 # Runs that call tools with effects and tools of the caller, one or several in a turn.
 _NOTE = 'call: add_note {"text": "TOKEN"}'
-_SLOW_NOTE = 'call: add_note {"text": "TOKEN", "seconds": 0.4}'
 _LOOK_UP = 'call: look_up {"of": "TOKEN"}'
 # Appends a line to a file of the workspace, and says so.
 LOG, APPENDED = "log", "appended\n"
@@ -19,8 +18,8 @@ _APPEND = f'call: bash {{"command": "echo TOKEN >> {LOG}; echo appended"}}'
 TOOL_RUNS = (
     "TOKEN",
     "note: TOKEN",
-    f"TOKEN\n{_SLOW_NOTE}",
-    f"TOKEN\n{_SLOW_NOTE}\n{_NOTE}",
+    f"TOKEN\n{_NOTE}",
+    f"TOKEN\n{_NOTE}\n{_NOTE}",
     f"TOKEN\n{_LOOK_UP}",
     f"TOKEN\n{_NOTE}\n{_LOOK_UP}\ncall: current_time",
     f"TOKEN\n{_APPEND}",

@@ -131,12 +131,12 @@ def _hold_commits(table: str, condition: str = "true") -> str:
 
 
 def hold_results(seconds: float) -> str:
-    """A trigger that holds the result of a call with effects before it is stored."""
+    """A trigger that holds the note of a call, and the result of a call with effects, before they are stored."""
     return f"""
         CREATE OR REPLACE FUNCTION app.hold_result() RETURNS trigger LANGUAGE plpgsql AS
             $$ BEGIN PERFORM pg_sleep({seconds}); RETURN NEW; END $$;
         CREATE OR REPLACE TRIGGER hold_result BEFORE INSERT ON app.session_events FOR EACH ROW
-            WHEN (NEW.type = 'tool.result' AND NEW.data->>'name' IN ('add_note', 'bash'))
+            WHEN (NEW.type = 'note' OR NEW.type = 'tool.result' AND NEW.data->>'name' IN ('add_note', 'bash'))
             EXECUTE FUNCTION app.hold_result();
     """
 

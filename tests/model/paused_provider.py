@@ -12,10 +12,11 @@ from typing import Any, Self
 from tests.contract.provider_server import OPENAI, Reply, Wire, read_request, refuses, streams
 
 ANSWER = streams(OPENAI.text("Done."))
-CALL = streams(OPENAI.calls("Let me see.", ("call_1", "current_time", "{}")))
-# Calls that need an approval. Their ids repeat from answer to answer.
-NOTES = [
-    streams(OPENAI.calls("Noted.", *((f"call_{at}", "add_note", '{"text": "Deck."}') for at in range(1, count + 1))))
+CALL = streams(OPENAI.calls("Let me see.", ("call_1", "no_such_tool", "{}")))
+# Calls that need an approval, by the policy of the sessions. Their ids repeat from answer to answer.
+ASKING_TOOL = "current_time"
+ASKING = [
+    streams(OPENAI.calls("What time is it?", *((f"call_{at}", ASKING_TOOL, "{}") for at in range(1, count + 1))))
     for count in (1, 2)
 ]
 FAILURE = refuses(400, OPENAI.error("invalid", "No such thing."))

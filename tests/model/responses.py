@@ -6,6 +6,7 @@ import json
 from datetime import datetime, timedelta
 from typing import Any
 
+from tests.model.paused_provider import ASKING_TOOL
 from tests.model.records import PERMISSIONS, Action, Json, Key, Run, Session, Skill, Token
 
 # Between the model's look at the clock and the server's, on a busy machine.
@@ -76,7 +77,7 @@ def check_run(run: Run, answer: Json) -> None:
 
 def check_action(action: Action, answer: Json) -> None:
     assert (answer["id"], answer["run_id"], answer["session_id"]) == (action.id, action.run.id, action.session.id)
-    assert (answer["kind"], answer["tool"]) == ("approval", "add_note")
+    assert (answer["kind"], answer["tool"]) == ("approval", ASKING_TOOL)
     assert (answer["state"], answer["resolution"]) == (action.state, action.resolution)
     assert (answer["resolved_at"] is None) == (action.state == "open")
     assert (answer["resolved_by"] is None) == (action.resolution is None)

@@ -12,7 +12,7 @@ from hypothesis.stateful import Bundle, MultipleResults, consumes, initialize, i
 
 from tests.model.driver import ARCHIVES, Driver
 from tests.model.model import MODEL_PREFIX
-from tests.model.paused_provider import ANSWER, CALL, FAILURE, NOTES
+from tests.model.paused_provider import ANSWER, ASKING, ASKING_TOOL, CALL, FAILURE
 from tests.model.records import PERMISSIONS, Caller, Json, Key, Request, Run, Session, Skill, Token
 
 # Multiples of eleven hours: no sum of them comes near a day, a week or a year, where the seconds of a test would count.
@@ -374,7 +374,8 @@ class Machine(Driver):
     def new_session(self, caller: Caller, skills: list[Json], *, with_key: bool) -> MultipleResults[Session]:
         # The first workspace is new for each sequence: no other asks under this name.
         tag = f"{self.root().workspace}-{self.name('session')}"
-        body: Json = {"title": tag, "model": f"{MODEL_PREFIX}{tag}", "skills": skills}
+        policy = {ASKING_TOOL: "ask"}
+        body: Json = {"title": tag, "model": f"{MODEL_PREFIX}{tag}", "skills": skills, "tool_policy": policy}
         made = self.change(caller, self.request("create_session", body=body, with_key=with_key))
         return multiple() if made is None else multiple(self.model.sessions[made])
 
@@ -398,7 +399,7 @@ class Machine(Driver):
         self.settle()
 
     def need_approvals(self, run: Run, count: int) -> None:
-        self.reply(run, NOTES[count - 1])
+        self.reply(run, ASKING[count - 1])
         self.model.wait(run, self.waiting_for(run))
         assert len(run.waiting_for) == count
         self.settle()

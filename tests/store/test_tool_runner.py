@@ -13,7 +13,8 @@ import pytest
 from msgspec import Struct
 
 from quarterdeck.agents.model import ToolCall, ToolResult, ToolSpec
-from quarterdeck.agents.tools import CallContext, CarryOut, Effect, Output, Refusal, Tool, Toolbox
+from quarterdeck.agents.output_schema import SchemaChecks
+from quarterdeck.agents.tools import CallContext, CarryOut, Effect, Output, Refusal, Tool, Toolbox, client_tool
 from quarterdeck.agents.workspace.folders import Folders
 from quarterdeck.agents.workspace.model import FileChanges, FileKind, StoredFile
 from quarterdeck.agents.workspace.workspace import Workspace
@@ -94,6 +95,35 @@ async def test_a_tool_that_fails(world: World, begun: Begun) -> None:
     with pytest.raises(ServiceError):
         await runner.run([ToolCall("u", "u", {})], 1)
     assert "u" not in [one["data"].get("call_id") for one in entries if one["type"] == "tool.result"]
+
+
+async def test_arguments_of_client_tools_match_their_schema(world: World, begun: Begun) -> None:
+    """Others reach neither the client nor a person. A schema that cannot be applied is ignored."""
+    number = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
+    schemas: list[tuple[dict[str, Any], dict[str, Any], str | None]] = [
+        (number, {"id": 7}, None),
+        (number, {"id": "7"}, """$.id: "7" is not of type "integer"."""),
+        (number, {}, """$: "id" is a required property."""),
+        ({"type": "object", "properties": {"a": {"pattern": "(?<!x)"}}}, {"a": "1"}, None),
+        ({"type": "object", "minProperties": "many"}, {}, None),
+        ({"type": "object", "$ref": "http://127.0.0.1:9/schema"}, {}, None),
+    ]
+    checks = SchemaChecks()
+    tools = [
+        client_tool(ToolSpec(f"t{n}", "", schema), partial(checks.arguments_mismatch, "owner", schema))
+        for n, (schema, *_) in enumerate(schemas)
+    ]
+    made = [ToolCall(f"c{n}", f"t{n}", arguments) for n, (_, arguments, _) in enumerate(schemas)]
+    for policy in ("allow", "ask"):
+        await world.patch(f"/v1/sessions/{begun.session_id}", {"tool_policy": {"*": policy}})
+        results, actions = await runner_of(begun, Toolbox(tools)).run(made, 1)
+        assert [action.call_id for action in actions] == ["c0", "c3", "c4", "c5"]
+        assert {result.call_id: result.content for result in results} == {
+            f"c{n}": f"Error: the arguments do not match the parameters of this tool: {reason} Call the tool again."
+            for n, (*_, reason) in enumerate(schemas)
+            if reason is not None
+        }
+        assert all(result.is_error for result in results)
 
 
 def returning(content: str) -> Toolbox:

@@ -17,7 +17,7 @@ from quarterdeck.cli.conversation import CancelRun, Conversation, Quit, Stay
 from quarterdeck.cli.conversation_parts import Block, Kind, QueuedInput, Stage
 from quarterdeck.cli.output import cut
 from quarterdeck.cli.watch import event_json, event_text
-from quarterdeck.client.models import Delivery, Delta, Event, Outcome
+from quarterdeck.client.models import Delivery, Delta, Event, ModelRetry, Outcome
 
 SESSION = UUID(int=1)
 RUN = UUID(int=2)
@@ -463,6 +463,19 @@ def test_many_queued_inputs_of_others_are_not_searched_for_ours(chat: Conversati
     log("input.accepted", input_id="mine", text="mine")
     assert [one.input_id for one in chat.queued if one.number is not None] == ["mine"]
     assert steps <= 2_000
+
+
+def test_a_repeated_model_request_begins_the_answer_anew(chat: Conversation, log: Log) -> None:
+    begin(chat, log)
+    log.delta("Hel")
+    retry = ModelRetry(SESSION, RUN, 2, 1.2, "The provider is \x1b[2Joverloaded.")
+    assert chat.retried(msgspec.structs.replace(retry, run_id=SESSION)) == []
+    assert str(chat.live_text) == "Hel"
+    [block] = chat.retried(retry)
+    assert block.kind is Kind.NOTE
+    assert plain_text(block) == "  The provider is overloaded. Trying again in 2 s (attempt 2)."
+    log.delta("Hello")
+    assert str(chat.live_text) == "Hello"
 
 
 # --- qd watch ---

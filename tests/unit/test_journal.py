@@ -106,7 +106,7 @@ def test_entries_are_read_as_written() -> None:
     turn = AssistantTurn("text", [ToolCall("1", "tool", {"x": 1}), ToolCall("2", "tool", {})], {"raw": [1]})
     results = [
         ToolResult("1", "tool", "done"),
-        ToolResult("2", "tool", "", (ResultImage(sha256="ab", media_type="image/png", bytes=3),)),
+        ToolResult("2", "tool", "", (ResultImage(sha256="ab", media_type="image/png", bytes=3),), is_error=True),
     ]
     written: list[NewEvent] = [*entries_of(Step(turn, 1, 2)), *map(entry_of, results)]
     log = [*START, *(Entry(RUN, event.type, event.data, event.record) for event in written)]

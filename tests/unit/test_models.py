@@ -148,7 +148,7 @@ class Flaky:
 async def test_step_is_retried_until_it_succeeds(failures: int, retries: int) -> None:
     settings = ModelSettings(request_retries=retries, retry_base_seconds=0.001)
     model = Flaky(failures)
-    await step_with_retries(model, "", [], [], lambda _: None, settings)
+    await step_with_retries(model, "", [], [], lambda _: None, lambda *_: None, settings)
     assert model.asked == failures + 1
 
 
@@ -156,7 +156,7 @@ async def test_step_is_retried_until_it_succeeds(failures: int, retries: int) ->
 async def test_step_fails_after_the_last_retry(retries: int, times: str) -> None:
     settings = ModelSettings(request_retries=retries, retry_base_seconds=0.001)
     with pytest.raises(ModelFailure, match=rf"^It is away\. Tried {times}\.$"):
-        await step_with_retries(Flaky(10), "", [], [], lambda _: None, settings)
+        await step_with_retries(Flaky(10), "", [], [], lambda _: None, lambda *_: None, settings)
 
 
 def test_pauses_double_up_to_a_bound() -> None:

@@ -68,6 +68,7 @@ def brief(step: NextStep) -> str:
             assert (new.step, new.call_id, new.tool) == (2, "c", "tool")
             return f"{new.kind} {new.arguments}{'' if new.attempt is None else f' of attempt {new.attempt}'}"
         case Answer(content):
+            assert step.is_error == ("Error: " in content)
             return content
 
 
@@ -236,6 +237,6 @@ def test_the_documented_policy() -> None:
     [block] = blocks_of("docs/tools.md", "json")
     policy = msgspec.json.decode(block.text, type=CreateSessionBody).tool_policy
     assert policy
-    names = ["add_note", "crm_find", "crm_delete", "current_time"]
+    names = ["bash", "crm_find", "crm_delete", "current_time"]
     tools = [client_tool(ToolSpec(name, "", {})) for name in names]
     assert [rule_of(tool, policy) for tool in tools] == [ALLOW, ASK, DENY, ASK]

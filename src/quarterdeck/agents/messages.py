@@ -3,8 +3,8 @@
 Imported only when a provider's model is used: pydantic-ai takes a second and 50 MB to import.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
 
 import msgspec
 from pydantic import ValidationError
@@ -25,9 +25,9 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_core import PydanticSerializationError
 
 from quarterdeck.agents.arguments import MAX_LEVELS, read_arguments
-from quarterdeck.agents.attachments import block, image_note, is_text
+from quarterdeck.agents.attachments import PDF, block, image_note, is_text
 from quarterdeck.agents.context import with_results
-from quarterdeck.agents.model import AssistantTurn, Content, ToolCall, ToolResult, ToolSpec, Turn, UserTurn
+from quarterdeck.agents.model import AssistantTurn, Attachment, Content, ToolCall, ToolResult, ToolSpec, Turn, UserTurn
 from quarterdeck.core.json_values import is_deeper
 from quarterdeck.core.text_types import storable
 
@@ -58,7 +58,8 @@ def to_messages(turns: Sequence[Turn], instructions: str, model_name: str) -> li
             case UserTurn():
                 inputs.append(turn)
             case ToolResult():
-                results.append(ToolReturnPart(turn.name, _result(turn), turn.call_id))
+                outcome: Literal["failed", "success"] = "failed" if turn.is_error else "success"
+                results.append(ToolReturnPart(turn.name, _result(turn), turn.call_id, outcome=outcome))
             case AssistantTurn():
                 close_request()
                 messages += _answer(turn, model_name)
@@ -77,11 +78,26 @@ def _prompt(inputs: Sequence[UserTurn]) -> str | list[UserContent]:
         for attachment, content in zip(turn.attachments, contents, strict=True):
             texts.append(block(attachment, content))
             if content.data is not None and not is_text(attachment.media_type):
-                parts += ["\n\n".join(texts), BinaryContent(content.data, media_type=attachment.media_type)]
+                file = BinaryContent(
+                    content.data, media_type=attachment.media_type, identifier=_with_ending(attachment)
+                )
+                parts += ["\n\n".join(texts), file]
                 texts.clear()
     if not parts:
         return "\n\n".join(texts)
     return [*parts, "\n\n".join(texts)] if texts else parts
+
+
+def _with_ending(attachment: Attachment) -> str:
+    """OpenAI tells the type of a document by the end of its name."""
+    needs_ending = attachment.media_type == PDF and not attachment.name.lower().endswith(".pdf")
+    return f"{attachment.name}.pdf" if needs_ending else attachment.name
+
+
+def document_names(prompt: UserPromptPart) -> Iterator[str]:
+    """The names of the documents in a prompt, in their order. pydantic-ai does not send them."""
+    if not isinstance(prompt.content, str):
+        yield from (part.identifier for part in prompt.content if isinstance(part, BinaryContent) and part.is_document)
 
 
 def _result(turn: ToolResult) -> str | list[str | BinaryContent]:

@@ -88,6 +88,8 @@ class ToolResult(Struct, frozen=True):
     images: tuple[ResultImage, ...] = ()
     # Of the images, in their order. Empty until a request is prepared: see attachments.py.
     contents: tuple[Content, ...] = ()
+    # The call failed. Providers that have a field for it are told; the content says so, too.
+    is_error: bool = False
 
 
 Turn = UserTurn | AssistantTurn | ToolResult
@@ -139,6 +141,10 @@ class Step(Struct, frozen=True):
 # Called with each piece of text as it arrives, for display only. After a failed try the text of the next try follows
 # from its beginning. Only the returned turn is stored.
 OnText = Callable[[str], None]
+
+
+# Called before a failed request is repeated, with the number of the next request, the pause in seconds, and the reason.
+OnRetry = Callable[[int, float, str], None]
 
 
 class Model(Protocol):

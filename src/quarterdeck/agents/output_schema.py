@@ -13,6 +13,7 @@ from quarterdeck.agents import schema_process
 from quarterdeck.agents.limited_process import ProcessFailed, run_limited
 from quarterdeck.agents.model import ModelFailure
 from quarterdeck.core import errors
+from quarterdeck.core.logging import fields, log
 from quarterdeck.core.places import Places, hold_place
 
 _MAX_ANSWER_BYTES = 1024 * 1024
@@ -64,6 +65,17 @@ class SchemaChecks:
                 raise
             raise ModelFailure(f"output_schema cannot be applied: {failed.output.decode()}") from None
         return found.decode() or None
+
+    async def arguments_mismatch(
+        self, owner: Hashable, schema: dict[str, Any], arguments: dict[str, Any]
+    ) -> str | None:
+        """Why the arguments do not match the schema of their tool, in one sentence. None: they do, or it cannot be
+        told: the schemas of tools are not checked when they are stored."""
+        try:
+            return await self.mismatch(owner, schema, msgspec.json.encode(arguments).decode())
+        except (ModelFailure, ProcessFailed) as fault:
+            log.info("the schema of a tool cannot be applied", extra=fields(reason=str(fault)))
+            return None
 
     async def _run(self, owner: Hashable, order: dict[str, Any]) -> bytes:
         async with hold_place(self._places, owner, _WAIT_SECONDS, "checks of schemas"):

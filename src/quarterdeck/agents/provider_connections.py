@@ -31,31 +31,31 @@ class Connection(Struct, frozen=True):
 
 def connect_openai(api_key: str | None, base_url: str | None, *, chat: bool) -> Connection:
     """OpenAI, or with `base_url` a server that is compatible with its chat completions."""
-    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
     from pydantic_ai.providers.openai import OpenAIProvider
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
-    from quarterdeck.agents.openai_client import OpenAIClient
+    from quarterdeck.agents.openai_client import ChatModel, OpenAIClient, ResponsesModel
 
     # Both are always given: otherwise the library reads its own environment variables.
     client = OpenAIClient(api_key=api_key or "no-key", base_url=base_url or OPENAI_URL, max_retries=0)
     secrets = (api_key,) if api_key else ()
     if base_url is not None:
         other = OpenAICompatibleProvider("openai-compatible", openai_client=client)
-        return Connection(lambda name: OpenAIChatModel(name, provider=other), client.close, secrets, _OPENAI_EFFORT)
+        return Connection(lambda name: ChatModel(name, provider=other), client.close, secrets, _OPENAI_EFFORT)
     provider = OpenAIProvider(openai_client=client)
-    kind = OpenAIChatModel if chat else OpenAIResponsesModel
+    kind = ChatModel if chat else ResponsesModel
     return Connection(lambda name: kind(name, provider=provider), client.close, secrets, _OPENAI_EFFORT)
 
 
 def connect_anthropic(api_key: str, base_url: str | None) -> Connection:
     from anthropic import AsyncAnthropic
-    from pydantic_ai.models.anthropic import AnthropicModel
     from pydantic_ai.providers.anthropic import AnthropicProvider
+
+    from quarterdeck.agents.anthropic_model import NamingModel
 
     client = AsyncAnthropic(api_key=api_key, base_url=base_url or ANTHROPIC_URL, max_retries=0)
     provider = AnthropicProvider(anthropic_client=client)
-    return Connection(lambda name: AnthropicModel(name, provider=provider), client.close, (api_key,), _COMMON_EFFORT)
+    return Connection(lambda name: NamingModel(name, provider=provider), client.close, (api_key,), _COMMON_EFFORT)
 
 
 def connect_by_name(provider_name: str, secrets: tuple[str, ...]) -> Connection:

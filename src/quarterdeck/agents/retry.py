@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-from quarterdeck.agents.model import Model, ModelFailure, OnText, Step, ToolSpec, TransientFailure, Turn
+from quarterdeck.agents.model import Model, ModelFailure, OnRetry, OnText, Step, ToolSpec, TransientFailure, Turn
 from quarterdeck.agents.model_spans import add_step, request_span
 from quarterdeck.core.agent_settings import ModelSettings
 from quarterdeck.core.logging import fields, log
@@ -18,6 +18,7 @@ async def step_with_retries(
     turns: Sequence[Turn],
     tools: Sequence[ToolSpec],
     on_text: OnText,
+    on_retry: OnRetry,
     settings: ModelSettings,
     output_schema: dict[str, Any] | None = None,
 ) -> Step:
@@ -38,6 +39,7 @@ async def step_with_retries(
                 "model request failed, trying again",
                 extra=fields(model=model.name, tries=tries, pause_seconds=round(pause_seconds, 3), reason=str(fault)),
             )
+            on_retry(tries + 1, pause_seconds, str(fault))
         await asyncio.sleep(pause_seconds)
     raise AssertionError("unreachable")
 

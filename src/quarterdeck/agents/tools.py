@@ -45,10 +45,19 @@ class Output(Struct, frozen=True):
     text: str
     changes: FileChanges | None = None
     images: tuple[NewImage, ...] = ()
+    is_error: bool = False
+
+
+def failed_output(reason: object) -> Output:
+    return Output(f"Error: {reason}", is_error=True)
 
 
 # Raises Refusal if the call had no effect. After any other exception the outcome counts as unknown.
 CarryOut = Callable[[dict[str, Any], CallContext], Awaitable[str | Output]]
+
+
+# In one sentence. None: the arguments match.
+Mismatch = Callable[[dict[str, Any]], Awaitable[str | None]]
 
 
 class Tool(Struct, frozen=True, kw_only=True):
@@ -56,6 +65,8 @@ class Tool(Struct, frozen=True, kw_only=True):
     effect: Effect
     # None: the caller of the API carries it out.
     carry_out: CarryOut | None
+    # Why the arguments of a call cannot be given to the caller. None: the tool checks its arguments itself.
+    mismatch: Mismatch | None = None
     # Whether two calls with the same key have one effect. True of tools whose only effects are changed files: those of
     # a call without a stored result are undone.
     honours_key: bool = False
@@ -77,8 +88,8 @@ class Tool(Struct, frozen=True, kw_only=True):
         return self.effect is Effect.READS or self.honours_key
 
 
-def client_tool(spec: ToolSpec) -> Tool:
-    return Tool(spec=spec, effect=Effect.EXTERNAL, carry_out=None)
+def client_tool(spec: ToolSpec, mismatch: Mismatch | None = None) -> Tool:
+    return Tool(spec=spec, effect=Effect.EXTERNAL, carry_out=None, mismatch=mismatch)
 
 
 class Toolbox:

@@ -176,7 +176,10 @@ EVENT_STREAM_CONTENT: Json = {
             "the same JSON as in a page as `data`. Text that the agent is writing is sent as `message.delta` with "
             "`session_id`, `run_id`, `attempt` and `text`. It has no ID and is not stored: the complete text "
             "follows as `message`. Output of a running tool call is sent as `tool.delta` in the same way, with its "
-            "`call_id`, and the result follows as `tool.result`. Comments are sent as heartbeats. The stream ends when "
+            "`call_id`, and the result follows as `tool.result`. If a request to the model fails and is repeated, "
+            "`model.retry` is sent, without an ID too, with `session_id`, `run_id`, `attempt` (number of the request "
+            "that follows), `retry_in_seconds` and `reason`; the text of the message then begins anew. Comments are "
+            "sent as heartbeats. The stream ends when "
             "the credential or the session ends or the server restarts. Reconnect with the last ID as "
             "`Last-Event-ID` to continue "
             "without gaps or duplicates.",

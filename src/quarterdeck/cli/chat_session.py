@@ -24,7 +24,7 @@ from quarterdeck.client import (
     QuarterdeckError,
     TooManyRequests,
 )
-from quarterdeck.client.models import Delivery, Delta, Event, RunState, SubmitKindBody
+from quarterdeck.client.models import Delivery, Delta, Event, ModelRetry, RunState, SubmitKindBody
 
 T = TypeVar("T")
 Show = Callable[[Sequence[Block]], None]
@@ -52,6 +52,7 @@ class ChatSession:
         show: Show,
         on_event: Callable[[Event], None] | None = None,
         on_delta: Callable[[Delta], None] = lambda delta: None,
+        on_retry: Callable[[ModelRetry], None] = lambda retry: None,
     ) -> None:
         """With `on_event`, events go there, and `show` gets only the state of the connection."""
         self.session_id = session_id
@@ -66,6 +67,7 @@ class ChatSession:
         self._show = show
         self._on_event = on_event
         self._on_delta = on_delta
+        self._on_retry = on_retry
         self._outbox: asyncio.Queue[tuple[int, str, Delivery, list[UUID], str]] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -93,7 +95,9 @@ class ChatSession:
         while True:
             self.conversation.stream_started()
             # The client must not reconnect by itself: the user is told, and the live text then has a gap.
-            stream = self._client.events(self.session_id, after=self.conversation.position, reconnects=0)
+            stream = self._client.events(
+                self.session_id, after=self.conversation.position, reconnects=0, on_retry=self._retried
+            )
             try:
                 async with aclosing(cast(AsyncGenerator[Event | Delta, None], stream)):
                     async for item in stream:
@@ -114,6 +118,12 @@ class ChatSession:
             self._show([Block(Kind.WARNING, f"No live updates. {error.message}")])
         await asyncio.sleep((error.retry_after or 0.0) + _pause_seconds(1))
         self._show((await self.catch_up(_POLL_BLOCKS))[0])
+
+    def _retried(self, retry: ModelRetry) -> None:
+        blocks = self.conversation.retried(retry)
+        self._on_retry(retry)
+        if self._on_event is None:
+            self._show(blocks)
 
     def _handle(self, item: Event | Delta) -> list[Block]:
         if isinstance(item, Delta):

@@ -2,6 +2,7 @@
 blocks to show. No I/O and no clock."""
 
 from collections.abc import Callable, Mapping
+from math import ceil
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +13,7 @@ from quarterdeck.cli.chat_actions import OpenActions
 from quarterdeck.cli.conversation_parts import Attached, Block, Kind, LiveText, QueuedInput, Stage
 from quarterdeck.cli.output import size
 from quarterdeck.cli.tool_output import call_line, is_diff
-from quarterdeck.client.models import Delivery, Delta, Event, EventType, Outcome
+from quarterdeck.client.models import Delivery, Delta, Event, EventType, ModelRetry, Outcome
 
 # A second Ctrl-C within this time quits. Later, it cancels again.
 _QUIT_SECONDS = 2.0
@@ -168,6 +169,13 @@ class Conversation:
         if self._has_gap and not self.live_text.length:
             self.live_text.add("… ")
         self.live_text.add(delta.text)
+
+    def retried(self, retry: ModelRetry) -> list[Block]:
+        """The next request writes the answer from its beginning."""
+        if retry.run_id != self.active_run:
+            return []
+        self._clear_live_text()
+        return [Block(Kind.NOTE, retry_text(retry))]
 
     def event(self, event: Event) -> list[Block]:
         if event.id <= self.position:
@@ -343,6 +351,10 @@ def input_blocks(one: QueuedInput) -> list[Block]:
     """An input and its files."""
     files = ", ".join(map(str, one.attachments))
     return [Block(Kind.INPUT, one.text), *([Block(Kind.NOTE, f"Attached: {files}")] if files else [])]
+
+
+def retry_text(retry: ModelRetry) -> str:
+    return f"{retry.reason} Trying again in {ceil(retry.retry_in_seconds)} s (attempt {retry.attempt})."
 
 
 def attached(data: Mapping[str, Any]) -> list[Attached]:

@@ -13,12 +13,12 @@ from quarterdeck.cli.action_text import answered, call_text, caller_text, requir
 from quarterdeck.cli.chat_session import ChatSession, open_client, run_until_first
 from quarterdeck.cli.chat_view import plain_text, sanitized
 from quarterdeck.cli.connection import ConnectionInfo
-from quarterdeck.cli.conversation import attached
+from quarterdeck.cli.conversation import attached, retry_text
 from quarterdeck.cli.conversation_parts import Block
 from quarterdeck.cli.output import has_colours, json_text, print_json_text
 from quarterdeck.cli.tool_output import coloured, coloured_diff, is_diff, without_colours
 from quarterdeck.client import AsyncClient, Event
-from quarterdeck.client.models import Delta, EventType
+from quarterdeck.client.models import Delta, EventType, ModelRetry
 
 _MAX_REST_CHARACTERS = 64 * 1024
 _RUN_ENDS = (EventType.RUN_SUCCEEDED, EventType.RUN_FAILED, EventType.RUN_CANCELLED)
@@ -48,7 +48,8 @@ async def _watch(client: AsyncClient, session_id: UUID, after: int, *, as_json: 
             for line in live.lines(delta):
                 typer.echo(line)
 
-    session = ChatSession(client, session_id, _show_warnings, on_event, on_delta)
+    on_retry = (lambda retry: None) if as_json else _print_retry
+    session = ChatSession(client, session_id, _show_warnings, on_event, on_delta, on_retry)
     session.conversation.position = after
     while True:
         run_ended.clear()
@@ -66,6 +67,16 @@ def _show_warnings(blocks: Sequence[Block]) -> None:
     sys.stderr.flush()
 
 
+def _print_retry(retry: ModelRetry) -> None:
+    typer.echo(_live_line("model.retry", sanitized(retry_text(retry))))
+
+
+def _live_line(kind: str, text: str) -> str:
+    """As the lines of events, without a number: it is not part of the log."""
+    time = datetime.now().astimezone().strftime("%H:%M:%S")
+    return f"{'':>6}  {time}  {kind:<15}  {text}".rstrip()
+
+
 class LiveOutput:
     """Lines that running commands print, each when it is complete. The stored result has all of them again."""
 
@@ -78,8 +89,7 @@ class LiveOutput:
         *lines, rest = (self._rest.get(delta.call_id, "") + delta.text).split("\n")
         # A program that prints no line break would fill the memory.
         self._rest[delta.call_id] = rest[-_MAX_REST_CHARACTERS:]
-        time = datetime.now().astimezone().strftime("%H:%M:%S")
-        return [f"{'':>6}  {time}  {'tool.delta':<15}  {_program_text(line)}".rstrip() for line in lines]
+        return [_live_line("tool.delta", _program_text(line)) for line in lines]
 
     def ended(self, event: Event) -> None:
         if event.type == EventType.TOOL_RESULT:

@@ -21,7 +21,7 @@ from quarterdeck.client.errors import (
     Unauthorized,
     UnexpectedAnswer,
 )
-from quarterdeck.client.models import Delta, Event
+from quarterdeck.client.models import Delta, Event, ModelRetry
 
 if TYPE_CHECKING:
     from quarterdeck.client.async_client import AsyncClient
@@ -40,6 +40,7 @@ __all__ = [
     "InvalidArgument",
     "InvalidBundle",
     "InvalidRequest",
+    "ModelRetry",
     "NotFound",
     "PreconditionFailed",
     "QuarterdeckError",

@@ -1,13 +1,13 @@
 """`AsyncClient`: the generated methods, and the calls that take several requests."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from quarterdeck.client.async_methods import AsyncMethods
 from quarterdeck.client.client import Bundle
 from quarterdeck.client.event_follower import PAGE_LIMIT, SILENCE_SECONDS, EventFollower, is_end
-from quarterdeck.client.models import Delta, Event, FileBody, SkillVersionBody
+from quarterdeck.client.models import Delta, Event, FileBody, ModelRetry, SkillVersionBody
 from quarterdeck.client.operations import LIST_SESSION_EVENTS
 from quarterdeck.client.requests import Id, IfMatch
 from quarterdeck.client.transfers import Progress, named_source
@@ -28,6 +28,7 @@ class AsyncClient(AsyncMethods):
         until_run: Id | None = None,
         reconnects: int = 10,
         silence_seconds: float = SILENCE_SECONDS,
+        on_retry: Callable[[ModelRetry], None] | None = None,
         workspace_id: Id | None = None,
     ) -> AsyncIterator[Event | Delta]:
         """Iterate over the events of a session that follow the event `after`, each once.
@@ -35,10 +36,11 @@ class AsyncClient(AsyncMethods):
         With `follow`, the iterator continues with new events and live text. It reconnects after broken connections and
         server restarts, and raises when `reconnects` connections in a row brought nothing. It stops when the run
         `until_run` has ended or waits for an answer. Without `follow`, it stops at the current end of the log.
+        `on_retry` is called when the server repeats a failed request to the model: the live text then begins anew.
         Wrap it in `contextlib.aclosing` to close the connection when you leave the loop.
         """
         if follow:
-            follower = EventFollower(LIST_SESSION_EVENTS, after, reconnects)
+            follower = EventFollower(LIST_SESSION_EVENTS, after, reconnects, on_retry)
             stream = self._follow(follower, {"session_id": session_id}, workspace_id, silence_seconds)
             async with aclosing(stream):
                 async for each in stream:

@@ -1,13 +1,13 @@
 """`Client`: the generated methods, and the calls that take several requests."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, BinaryIO
 
 from quarterdeck.client.event_follower import PAGE_LIMIT, SILENCE_SECONDS, EventFollower, is_end
 from quarterdeck.client.methods import Methods
-from quarterdeck.client.models import Delta, Event, FileBody, SkillVersionBody
+from quarterdeck.client.models import Delta, Event, FileBody, ModelRetry, SkillVersionBody
 from quarterdeck.client.operations import LIST_SESSION_EVENTS
 from quarterdeck.client.requests import Id, IfMatch
 from quarterdeck.client.transfers import Progress, named_source
@@ -32,6 +32,7 @@ class Client(Methods):
         until_run: Id | None = None,
         reconnects: int = 10,
         silence_seconds: float = SILENCE_SECONDS,
+        on_retry: Callable[[ModelRetry], None] | None = None,
         workspace_id: Id | None = None,
     ) -> Iterator[Event | Delta]:
         """Iterate over the events of a session that follow the event `after`, each once.
@@ -39,9 +40,10 @@ class Client(Methods):
         With `follow`, the iterator continues with new events and live text. It reconnects after broken connections and
         server restarts, and raises when `reconnects` connections in a row brought nothing. It stops when the run
         `until_run` has ended or waits for an answer. Without `follow`, it stops at the current end of the log.
+        `on_retry` is called when the server repeats a failed request to the model: the live text then begins anew.
         """
         if follow:
-            follower = EventFollower(LIST_SESSION_EVENTS, after, reconnects)
+            follower = EventFollower(LIST_SESSION_EVENTS, after, reconnects, on_retry)
             with closing(self._follow(follower, {"session_id": session_id}, workspace_id, silence_seconds)) as stream:
                 for each in stream:
                     yield each

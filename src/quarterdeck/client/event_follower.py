@@ -1,13 +1,13 @@
 """The state of following a session's events over several connections: the last event, reconnects, errors. No I/O."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
 from quarterdeck.client.calls import Response, error_from
 from quarterdeck.client.errors import ApiError, ConnectionFailed, QuarterdeckError
-from quarterdeck.client.models import Delta, Event, EventType
+from quarterdeck.client.models import Delta, Event, EventType, ModelRetry
 from quarterdeck.client.requests import Id, Operation
 from quarterdeck.client.sse import Message, Parser
 
@@ -27,10 +27,13 @@ def is_end(item: Event | Delta, run_id: Id | None) -> bool:
 
 
 class EventFollower:
-    def __init__(self, operation: Operation, after: int, reconnects: int) -> None:
+    def __init__(
+        self, operation: Operation, after: int, reconnects: int, on_retry: Callable[[ModelRetry], None] | None = None
+    ) -> None:
         self.operation = operation
         self.last_id = after
         self._reconnects = reconnects
+        self._on_retry = on_retry
         self._retry_seconds = _RETRY_SECONDS
         self._failures = 0
         self._parser = Parser()
@@ -58,6 +61,8 @@ class EventFollower:
     def _read(self, message: Message) -> Event | Delta | None:
         if message.event in ("message.delta", "tool.delta"):
             return msgspec.json.decode(message.data, type=Delta)
+        if message.event == "model.retry" and self._on_retry is not None:
+            self._on_retry(msgspec.json.decode(message.data, type=ModelRetry))
         if message.id is None:
             # A live-only message of a type that this version does not know.
             return None

@@ -1049,6 +1049,18 @@ class Delta(Struct, frozen=True):
     call_id: str | None = None
 
 
+class ModelRetry(Struct, frozen=True):
+    """A request to the model has failed and is repeated. Sent live, stored nowhere. The text that the failed request
+    has sent as deltas is void."""
+
+    session_id: UUID
+    run_id: UUID
+    attempt: int
+    """Number of the request that follows: 2 after the first failure."""
+    retry_in_seconds: float
+    reason: str
+
+
 class EventType(StrEnum):
     SESSION_FORKED = "session.forked"
     INPUT_ACCEPTED = "input.accepted"

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from quarterdeck.agents.attachments import wanted, with_contents, with_selection
 from quarterdeck.agents.context import Split, estimate_tokens, fit_turns, split_turns
-from quarterdeck.agents.model import ContextExceeded, Model, ModelFailure, OnText, Step, Turn
+from quarterdeck.agents.model import ContextExceeded, Model, ModelFailure, OnRetry, OnText, Step, Turn
 from quarterdeck.agents.output_schema import OutputSchema, output_instructions
 from quarterdeck.agents.retry import step_with_retries
 from quarterdeck.agents.summary import SUMMARY_INSTRUCTIONS, cut_summary, summary_request
@@ -88,15 +88,16 @@ class Agent:
         if self._place is not None:
             self._place.close()
 
-    async def step(self, turns: Sequence[Turn], left_out: int, on_text: OnText) -> Step:
+    async def step(self, turns: Sequence[Turn], left_out: int, on_text: OnText, on_retry: OnRetry) -> Step:
         """`left_out`: the number of older turns that are not in `turns`. Raises ContextExceeded if the model rejects
         the conversation as too long: see `shorten`."""
         kept, dropped = self._fit(turns)
         self._dropped_turns = left_out + dropped
         kept = with_contents(kept, await self._attachments.load(wanted(kept)))
         schema = None if self._output is None else self._output.schema
-        tools = self.tools.specs
-        return await step_with_retries(self._model, self._instructions, kept, tools, on_text, self._settings, schema)
+        return await step_with_retries(
+            self._model, self._instructions, kept, self.tools.specs, on_text, on_retry, self._settings, schema
+        )
 
     def shorten(self, fault: ContextExceeded) -> None:
         """Halves the context: the model's window may be smaller than the setting, and tokens are estimated."""
@@ -104,7 +105,7 @@ class Agent:
             raise fault
         self._context_tokens //= 2
 
-    async def summarise(self, turns: Sequence[Turn]) -> Compaction | None:
+    async def summarise(self, turns: Sequence[Turn], on_retry: OnRetry) -> Compaction | None:
         """Has the model summarise the older turns. None: all fit, or they are to be cut off."""
         while self._summarises and self._fit(turns)[1] > 0:
             # Half of the context stays free, so that the next summary is not needed soon.
@@ -114,7 +115,7 @@ class Agent:
             request = summary_request(split.older, self._context_tokens)
             try:
                 step = await step_with_retries(
-                    self._model, SUMMARY_INSTRUCTIONS, [request], [], lambda _: None, self._settings
+                    self._model, SUMMARY_INSTRUCTIONS, [request], [], lambda _: None, on_retry, self._settings
                 )
             except ModelFailure as fault:
                 if isinstance(fault, ContextExceeded) and self._context_tokens // 2 >= _MIN_CONTEXT_TOKENS:

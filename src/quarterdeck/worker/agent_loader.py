@@ -8,6 +8,8 @@ from quarterdeck.agents.add_note import add_note
 from quarterdeck.agents.built_in_tools import BUILT_IN_TOOLS
 from quarterdeck.agents.catalog import ModelCatalog
 from quarterdeck.agents.current_time import current_time
+from quarterdeck.agents.demo import DEMO
+from quarterdeck.agents.model import Model
 from quarterdeck.agents.output_schema import OutputSchema, SchemaChecks
 from quarterdeck.agents.registry import ModelRegistry
 from quarterdeck.agents.skill_files import DELETED, SessionSkill, by_unique_name, skill_instructions, skill_tools
@@ -84,7 +86,7 @@ class AgentLoader:
         return Agent(
             model,
             "\n\n".join(filter(None, instructions)),
-            self._toolbox(lease, session_skills, own, of_servers.tools),
+            self._toolbox(lease, session_skills, [*own, *self._demo_tools(lease, model)], of_servers.tools),
             self._model_settings,
             place,
             AttachmentLoader(self._database, self._blobs),
@@ -120,19 +122,25 @@ class AgentLoader:
         return [_session_skill(one, found.get(one.skill_id)) for one in used]
 
     def _toolbox(
-        self, lease: Lease, session_skills: list[SessionSkill], of_workspace: list[Tool], of_servers: list[Tool]
+        self, lease: Lease, session_skills: list[SessionSkill], others: list[Tool], of_servers: list[Tool]
     ) -> Toolbox:
         list_files = partial(self._list_files, lease.workspace_id)
         read_file = partial(self._read_file, lease.workspace_id)
         built_in = [
             current_time(),
             *skill_tools(session_skills, list_files, read_file, self._model_settings.tool_result_bytes),
-            add_note(partial(self._store_note, lease)),
-            *of_workspace,
+            *others,
         ]
         assert all(tool.name in BUILT_IN_TOOLS for tool in built_in), "callers could have tools of the same name"
+        of_caller = [
+            client_tool(spec, partial(self._schemas.arguments_mismatch, lease.workspace_id, spec.parameters))
+            for spec in lease.setup.client_tools
+        ]
         # First: a tool that a later release adds must not take the place of the caller's tool of that name.
-        return Toolbox([*map(client_tool, lease.setup.client_tools), *built_in, *of_servers])
+        return Toolbox([*of_caller, *built_in, *of_servers])
+
+    def _demo_tools(self, lease: Lease, model: Model) -> list[Tool]:
+        return [add_note(partial(self._store_note, lease))] if model.name == DEMO else []
 
     async def _store_note(self, lease: Lease, text: str, key: str) -> None:
         await calls.append(self._database, lease, NewEvent(EventType.NOTE, {"text": text, "key": key}))

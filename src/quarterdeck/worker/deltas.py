@@ -1,11 +1,13 @@
-"""Sends the text of a model's answer, or the output of a tool call, to open streams as it comes. Not stored."""
+"""Sends the text of a model's answer, or the output of a tool call, to open streams as it comes, and announces when a
+request to the model is repeated. Not stored."""
 
 import asyncio
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from quarterdeck.conversations.events.notifications import delta_payloads, notify
+from quarterdeck.conversations.events.model import RetryBody
+from quarterdeck.conversations.events.notifications import delta_payloads, notify, retry_payload
 from quarterdeck.conversations.runs.lifecycle import Lease
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.db.database import Connection, Database
@@ -22,11 +24,23 @@ class DeltaSender:
         self._call_id = call_id
         self._lease = lease
         self._interval_seconds = interval_seconds
+        self._retry: RetryBody | None = None
+        # Behind the retry.
         self._texts: list[str] = []
         self._sender: asyncio.Task[None] | None = None
 
     def add(self, text: str) -> None:
         self._texts.append(text)
+        self._start()
+
+    def retry(self, attempt: int, pause_seconds: float, reason: str) -> None:
+        """The text of the failed request that is not sent yet is dropped: the next one begins anew."""
+        self._texts.clear()
+        lease = self._lease
+        self._retry = RetryBody(lease.session_id, lease.run_id, attempt, round(pause_seconds, 3), reason)
+        self._start()
+
+    def _start(self) -> None:
         if self._sender is None:
             self._sender = asyncio.create_task(self._send())
 
@@ -44,10 +58,11 @@ class DeltaSender:
 
     async def _send(self) -> None:
         await asyncio.sleep(self._interval_seconds)
-        while self._texts:
-            text, self._texts = "".join(self._texts), []
+        while self._texts or self._retry is not None:
             lease = self._lease
-            payloads = delta_payloads(lease.session_id, lease.run_id, lease.attempt, text, self._call_id)
+            payloads = [] if self._retry is None else [retry_payload(self._retry)]
+            text, self._texts, self._retry = "".join(self._texts), [], None
+            payloads += delta_payloads(lease.session_id, lease.run_id, lease.attempt, text, self._call_id)
 
             async def send(connection: Connection, payloads: list[str] = payloads) -> None:
                 await notify(connection, payloads)

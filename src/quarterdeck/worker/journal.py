@@ -48,7 +48,8 @@ def entries_of(step: Step, mismatch: str | None = None) -> list[NewEvent]:
 def entry_of(result: ToolResult) -> NewEvent:
     data = {"call_id": result.call_id, "name": result.name, "text": result.content}
     images = {"images": msgspec.to_builtins(result.images)} if result.images else {}
-    return NewEvent(EventType.TOOL_RESULT, data | images)
+    error = {"is_error": True} if result.is_error else {}
+    return NewEvent(EventType.TOOL_RESULT, data | images | error)
 
 
 def compaction_entry(summary: str, dropped_turns: int, kept_answers: int) -> NewEvent:
@@ -90,7 +91,9 @@ def turns_of(log: Iterable[Entry], run_id: UUID) -> list[Turn]:
                 answer.tool_calls.append(ToolCall(data["call_id"], data["name"], data["arguments"]))
             case EventType.TOOL_RESULT if answer is not None:
                 images = msgspec.convert(data.get("images", ()), tuple[ResultImage, ...])
-                add_result(turns, ToolResult(data["call_id"], data["name"], data["text"], images))
+                is_error = data.get("is_error", False)
+                result = ToolResult(data["call_id"], data["name"], data["text"], images, is_error=is_error)
+                add_result(turns, result)
             case EventType.TOOL_STARTED | EventType.ACTION_REQUIRED:
                 begun.add(data["call_id"])
             case EventType.CONTEXT_COMPACTED:

@@ -237,7 +237,8 @@ class _Attempt:
         """One request: for a summary if the conversation is too long, otherwise for the next answer. True: the answer
         was the last one, and the run is finished."""
         await self._take_inputs()
-        compaction = await self._request(agent.summarise(self._turns))
+        async with self._deltas() as deltas:
+            compaction = await self._request(agent.summarise(self._turns, deltas.retry))
         if compaction is not None:
             await self._store_compaction(agent, compaction)
             return False
@@ -296,11 +297,14 @@ class _Attempt:
         self._left_out += len(self._turns) - len(kept)
         self._turns = kept
 
+    def _deltas(self) -> DeltaSender:
+        return DeltaSender(self._database, self._lease, self._settings.delta_seconds)
+
     async def _step(self, agent: Agent) -> Step:
         began = time.monotonic()
-        async with DeltaSender(self._database, self._lease, self._settings.delta_seconds) as deltas:
+        async with self._deltas() as deltas:
             try:
-                step = await agent.step(self._turns, self._left_out, deltas.add)
+                step = await agent.step(self._turns, self._left_out, deltas.add, deltas.retry)
             except ModelFailure:
                 recorder.model_failed(agent.model_name)
                 raise

@@ -36,6 +36,11 @@ class Answer(Struct, frozen=True):
     # To be stored with it.
     changes: FileChanges | None = None
     images: tuple[NewImage, ...] = ()
+    is_error: bool = False
+
+
+def failure(reason: str) -> Answer:
+    return Answer(f"Error: {reason}", is_error=True)
 
 
 class Wait(Struct, frozen=True):
@@ -94,9 +99,9 @@ def decide(call: ToolCall, step: int, tool: Tool | None, rules: Rules, state: Ca
         if settled is not None:
             return settled
     if tool is None:
-        return Answer(f'Error: there is no tool "{shown(call.name)}".')
+        return failure(f'there is no tool "{shown(call.name)}".')
     if MALFORMED_ARGUMENTS in call.arguments:
-        return Answer("Error: the arguments of this call are not a JSON object. Call the tool again.")
+        return failure("the arguments of this call are not a JSON object. Call the tool again.")
     refused = _refusal(call, step, tool, rules, state)
     if refused is not None:
         return refused
@@ -139,12 +144,11 @@ def _clients_result(call: ToolCall, step: int, notice: str | None, state: CallSt
         reason = f"The caller carries out {call.name}."
         return Wait(_action(ActionKind.TOOL_RESULT, call, step, _arguments(call, state), reason))
     if action.state is not ActionState.RESOLVED:
-        return Answer("Error: nobody answered this call in time.")
+        return failure("nobody answered this call in time.")
     resolution = action.resolution or {}
     content = _text(resolution.get("result"))
-    if resolution.get("is_error"):
-        content = f"Error: {content}"
-    return Answer(content if notice is None else f"{notice}\n\n{content}")
+    answer = failure(content) if resolution.get("is_error") else Answer(content)
+    return answer if notice is None else replace(answer, content=f"{notice}\n\n{answer.content}")
 
 
 def _unknown_outcome(call: ToolCall, step: int, rules: Rules, state: CallState) -> NextStep | None:
@@ -165,7 +169,7 @@ def _unknown_outcome(call: ToolCall, step: int, rules: Rules, state: CallState) 
         case Decision.DONE:
             return Answer(_text(resolution.get("result", "It was carried out.")))
         case _:
-            return Answer(f"Error: {_text(resolution.get('result', 'it was not carried out.'))}")
+            return failure(_text(resolution.get("result", "it was not carried out.")))
 
 
 def _action(

@@ -10,7 +10,7 @@ from opentelemetry.trace import Span
 
 from quarterdeck.agents.model import ResultImage, ToolCall, ToolResult, ToolRule
 from quarterdeck.agents.policy import rule_of
-from quarterdeck.agents.tools import CallContext, Effect, Output, Refusal, Tool, Toolbox, bounded_result
+from quarterdeck.agents.tools import CallContext, Effect, Output, Refusal, Tool, Toolbox, bounded_result, failed_output
 from quarterdeck.agents.workspace.model import FileChanges
 from quarterdeck.agents.workspace.rules import PathConflict
 from quarterdeck.agents.workspace.workspace import Workspace
@@ -28,7 +28,7 @@ from quarterdeck.worker import journal
 from quarterdeck.worker.deltas import DeltaSender
 from quarterdeck.worker.result_images import ResultImages
 from quarterdeck.worker.run_spans import add_result, tool_span
-from quarterdeck.worker.tool_calls import Answer, CarryOut, NextStep, Rules, Wait, decide, key_of, state_of
+from quarterdeck.worker.tool_calls import Answer, CarryOut, NextStep, Rules, Wait, decide, failure, key_of, state_of
 
 _MIN_PAUSE_SECONDS = 0.2
 _MAX_PAUSE_SECONDS = 5.0
@@ -117,10 +117,23 @@ class ToolRunner:
         """Carries out the call, if it may be. The answer is not stored."""
         known = await self._read(call, step)
         next_step = self._decide(call, step, known)
+        if isinstance(next_step, Wait):
+            return await self._mismatch(call, next_step.action) or next_step
         if isinstance(next_step, CarryOut):
             next_step = await self._carry_out(call, step, next_step, known)
         assert not isinstance(next_step, CarryOut)
         return next_step
+
+    async def _mismatch(self, call: ToolCall, action: NewAction) -> Answer | None:
+        """Of a tool of the caller: a call that does not match its schema reaches nobody."""
+        tool = self._tools.find(call.name)
+        if tool is None or tool.mismatch is None or action.arguments is None:
+            return None
+        reason = await tool.mismatch(action.arguments)
+        if reason is None:
+            return None
+        whose = "arguments" if action.arguments == call.arguments else "arguments that a person set"
+        return failure(f"the {whose} do not match the parameters of this tool: {reason} Call the tool again.")
 
     async def _add(self, done: _Done, call: ToolCall, settled: Answer | Wait) -> None:
         if isinstance(settled, Wait):
@@ -159,7 +172,7 @@ class ToolRunner:
             states = replace(known.states, started=known.states.started | {call.id: self._lease.attempt})
             return self._decide(call, step, replace(known, states=states))
         text = output.text if order.notice is None else f"{order.notice}\n\n{output.text}"
-        return Answer(text, output.changes, output.images)
+        return Answer(text, output.changes, output.images, output.is_error)
 
     async def _output(self, tool: Tool, order: CarryOut, context: CallContext, span: Span) -> Output | None:
         """None: the tool failed, and may have taken effect."""
@@ -172,13 +185,13 @@ class ToolRunner:
             return output
         except Refusal as refusal:
             tracing.mark_failed(span, type(refusal).__name__)
-            return Output(f"Error: {refusal}")
+            return failed_output(refusal)
         except (Superseded, ServiceError):
             raise
         except Exception as fault:
             tracing.mark_failed(span, type(fault).__name__)
             log.warning("a tool failed", exc_info=fault, extra=fields(tool=tool.name, run_id=self._lease.run_id))
-            return Output("Error: the tool failed.") if tool.is_repeatable else None
+            return failed_output("the tool failed.") if tool.is_repeatable else None
 
     async def _store_start(self, call: ToolCall, context: CallContext) -> None:
         """Also the fence: an attempt that has lost the run fails here, before the call."""
@@ -204,7 +217,7 @@ class ToolRunner:
             images = await self._images.put(answer.images)
         if images is None:
             content, images = f"{content}\n[Its images could not be stored.]", ()
-        result = ToolResult(call.id, call.name, content, images)
+        result = ToolResult(call.id, call.name, content, images, is_error=answer.is_error)
         return await self._store_when_possible(result, answer.changes)
 
     async def _store_when_possible(self, result: ToolResult, changes: FileChanges | None) -> ToolResult:
@@ -220,7 +233,7 @@ class ToolRunner:
             except PathConflict:
                 assert self._workspace is not None, "only its tools change files"
                 self._workspace.undo()
-                result, changes = ToolResult(result.call_id, result.name, CONFLICT), None
+                result, changes = ToolResult(result.call_id, result.name, CONFLICT, is_error=True), None
                 continue
             except ServiceError as fault:
                 if fault.kind not in (Kind.UNAVAILABLE, Kind.CONTENDED):

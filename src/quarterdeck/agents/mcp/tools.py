@@ -4,10 +4,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from quarterdeck.agents.mcp.definitions import server_name
 from quarterdeck.agents.mcp.model import McpFailure, McpResult, PinnedTool, UnavailableServer
 from quarterdeck.agents.model import ToolSpec
-from quarterdeck.agents.tools import CallContext, Effect, NewImage, Output, Tool
+from quarterdeck.agents.tools import CallContext, Effect, NewImage, Output, Tool, failed_output
 
 # Server, tool as the server calls it, arguments, key. Raises McpFailure.
 CallServer = Callable[[UUID, str, dict[str, Any], str], Awaitable[McpResult]]
@@ -21,7 +23,7 @@ def mcp_tool(pinned: PinnedTool, call_server: CallServer) -> Tool:
             result = await call_server(pinned.server_id, pinned.tool.name, arguments, context.key)
         except McpFailure as failure:
             # Not an unknown outcome, about which a person would be asked: the model knows what was going on.
-            return Output(f"Error: {failure}")
+            return failed_output(failure)
         return _output(result)
 
     return Tool(
@@ -49,7 +51,5 @@ def _origin(pinned: PinnedTool) -> str:
 def _output(result: McpResult) -> Output:
     count = len(result.images)
     text = result.text or (f"{count} image{'s' * (count > 1)}." if count else "The tool returned nothing.")
-    return Output(
-        f"Error: {text}" if result.is_error else text,
-        images=tuple(NewImage(image.data, image.media_type) for image in result.images),
-    )
+    output = failed_output(text) if result.is_error else Output(text)
+    return replace(output, images=tuple(NewImage(image.data, image.media_type) for image in result.images))

@@ -8,7 +8,7 @@ import msgspec
 from quarterdeck.auth.access import Access
 from quarterdeck.conversations.events import service
 from quarterdeck.conversations.events.hub import EventHub
-from quarterdeck.conversations.events.model import DeltaBody, EventBody, EventPage
+from quarterdeck.conversations.events.model import DeltaBody, EventBody, EventPage, RetryBody
 from quarterdeck.conversations.events.page_loader import PageLoader
 from quarterdeck.conversations.events.stream_places import StreamPlaces
 from quarterdeck.core import errors
@@ -71,6 +71,8 @@ async def _encoded(stream: service.Stream) -> AsyncGenerator[bytes, None]:
                 # A name of its own: older clients show every `message.delta` as text of the agent.
                 kind = b"message.delta" if item.call_id is None else b"tool.delta"
                 yield b"event: %b\ndata: %b\n\n" % (kind, msgspec.json.encode(item))
+            elif isinstance(item, RetryBody):
+                yield b"event: model.retry\ndata: %b\n\n" % msgspec.json.encode(item)
             else:
                 yield item.encoded(_encode_events)
 

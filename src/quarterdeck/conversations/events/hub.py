@@ -114,6 +114,9 @@ class EventHub:
         if notification.delta is not None:
             for subscription in self._subscriptions.get(notification.delta.session_id, ()):
                 subscription.add_delta(notification.delta)
+        if notification.retry is not None:
+            for subscription in self._subscriptions.get(notification.retry.session_id, ()):
+                subscription.add_retry(notification.retry)
 
     def _all(self) -> list[Subscription]:
         return [subscription for of_session in self._subscriptions.values() for subscription in of_session]

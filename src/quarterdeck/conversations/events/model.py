@@ -66,6 +66,17 @@ class DeltaBody(Struct, frozen=True, omit_defaults=True):
     call_id: str | None = None
 
 
+class RetryBody(Struct, frozen=True):
+    """A request to the model has failed and is repeated. Sent live, stored nowhere. The text that the failed request
+    has sent as deltas is void."""
+
+    session_id: UUID
+    run_id: UUID
+    attempt: Annotated[int, Meta(description="Number of the request that follows: 2 after the first failure.")]
+    retry_in_seconds: float
+    reason: str
+
+
 class Head(Struct, frozen=True):
     """The workspace of a session and the id of the last event in its log, 0 if the log is empty."""
 

@@ -11,9 +11,10 @@ from uuid import UUID
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from quarterdeck.conversations.events import store
-from quarterdeck.conversations.events.model import DeltaBody
+from quarterdeck.conversations.events.model import DeltaBody, RetryBody
 from quarterdeck.core.logging import log
 from quarterdeck.db.database import Connection, Database, Work
 from quarterdeck.db.pool import PooledConnection
@@ -29,14 +30,18 @@ _PAUSE_SECONDS = 0.01
 
 
 class Notification(
-    Struct, frozen=True, omit_defaults=True, rename={"session_ids": "s", "delta": "d", "delta_number": "n"}
+    Struct,
+    frozen=True,
+    omit_defaults=True,
+    rename={"session_ids": "s", "delta": "d", "delta_number": "n", "retry": "r"},
 ):
-    """The payload: either the sessions that have new events, or one delta."""
+    """The payload: either the sessions that have new events, or one delta or retry."""
 
     session_ids: tuple[UUID, ...] = ()
     delta: DeltaBody | None = None
     # Keeps equal deltas apart: PostgreSQL drops duplicate payloads within a transaction.
     delta_number: int = 0
+    retry: RetryBody | None = None
 
 
 _decoder = msgspec.json.Decoder(Notification)
@@ -61,6 +66,10 @@ def delta_payloads(session_id: UUID, run_id: UUID, attempt: int, text: str, call
         _encoded(Notification(delta=DeltaBody(session_id, run_id, attempt, part, call_id), delta_number=number))
         for number, part in enumerate(parts)
     ]
+
+
+def retry_payload(retry: RetryBody) -> str:
+    return _encoded(Notification(retry=replace(retry, reason=retry.reason[:_CHARACTERS_PER_PAYLOAD])))
 
 
 def parse(payload: str) -> Notification | None:

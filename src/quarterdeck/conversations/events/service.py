@@ -10,7 +10,7 @@ from msgspec import Struct
 from quarterdeck.auth.access import Access
 from quarterdeck.conversations.events import store
 from quarterdeck.conversations.events.hub import EventHub
-from quarterdeck.conversations.events.model import DeltaBody, EventPage
+from quarterdeck.conversations.events.model import DeltaBody, EventPage, RetryBody
 from quarterdeck.conversations.events.page_loader import LogPage, PageLoader
 from quarterdeck.conversations.events.stream_places import StreamPlaces
 from quarterdeck.conversations.events.subscription import Signal, Subscription
@@ -40,11 +40,11 @@ async def list_session_events(
 
 
 class Stream(Struct, frozen=True):
-    """`items` yields pages and deltas, and None as a heartbeat. `closed` is set when the stream must end, even if an
-    item is still being sent. `opened` must be entered before the items are read; it raises if there are too many
+    """`items` yields pages, deltas and retries, and None as a heartbeat. `closed` is set when the stream must end, even
+    if an item is still being sent. `opened` must be entered before the items are read; it raises if there are too many
     streams."""
 
-    items: AsyncGenerator[LogPage | DeltaBody | None, None]
+    items: AsyncGenerator[LogPage | DeltaBody | RetryBody | None, None]
     closed: asyncio.Event
     opened: AbstractContextManager[None]
 
@@ -77,11 +77,11 @@ async def follow_session_events(
 
 async def _follow(
     settings: StreamSettings, pages: PageLoader, subscription: Subscription, workspace_id: UUID
-) -> AsyncGenerator[LogPage | DeltaBody | None, None]:
+) -> AsyncGenerator[LogPage | DeltaBody | RetryBody | None, None]:
     while (item := await subscription.next(settings.heartbeat_seconds)) is not Signal.CLOSED:
         if item is Signal.TIMEOUT:
             yield None
-        elif isinstance(item, DeltaBody):
+        elif isinstance(item, DeltaBody | RetryBody):
             yield item
         else:
             more = True

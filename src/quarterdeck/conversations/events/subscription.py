@@ -5,7 +5,7 @@ from collections import deque
 from enum import Enum
 from uuid import UUID
 
-from quarterdeck.conversations.events.model import DeltaBody, Head
+from quarterdeck.conversations.events.model import DeltaBody, Head, RetryBody
 from quarterdeck.conversations.visibility import is_session_visible
 from quarterdeck.core.actors import Credential, Permission, Principal
 
@@ -33,7 +33,7 @@ class Subscription:
         self._max_deltas = max_deltas
         # Deltas and requests to read the log share one queue, so that text is sent before the message it belongs to.
         # READ_LOG is never queued twice in a row, so the number of deltas bounds the queue.
-        self._queue: deque[DeltaBody | Signal] = deque([Signal.READ_LOG])
+        self._queue: deque[DeltaBody | RetryBody | Signal] = deque([Signal.READ_LOG])
         self._attempts: dict[UUID, int] = {}
         self._wake = asyncio.Event()
 
@@ -44,8 +44,15 @@ class Subscription:
 
     def add_delta(self, delta: DeltaBody) -> None:
         """A delta is dropped if the queue is full: the stored message will hold its text."""
-        if self.note_attempt(delta.run_id, delta.attempt) and len(self._queue) < 2 * self._max_deltas:
-            self._queue.append(delta)
+        if self.note_attempt(delta.run_id, delta.attempt):
+            self._add_live(delta)
+
+    def add_retry(self, retry: RetryBody) -> None:
+        self._add_live(retry)
+
+    def _add_live(self, item: DeltaBody | RetryBody) -> None:
+        if len(self._queue) < 2 * self._max_deltas:
+            self._queue.append(item)
             self._wake.set()
 
     def note_attempt(self, run_id: UUID, attempt: int) -> bool:
@@ -61,7 +68,7 @@ class Subscription:
         self.closed.set()
         self._wake.set()
 
-    async def next(self, timeout_seconds: float) -> DeltaBody | Signal:
+    async def next(self, timeout_seconds: float) -> DeltaBody | RetryBody | Signal:
         if not self._queue and not self.closed.is_set():
             self._wake.clear()
             # Cheaper than asyncio.timeout(): hundreds of subscriptions wait again after every event.

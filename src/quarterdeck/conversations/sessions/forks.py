@@ -49,6 +49,7 @@ async def fork(
     await store.add(connection, fork_id, origin.workspace_id, fork, user_id, forked_from)
     data = msgspec.to_builtins(forked_from)
     await log.append(connection, fork_id, None, [NewEvent(EventType.SESSION_FORKED, data)])
+    await copies.mark_title(connection, origin.id, fork_id)
     ids = await copies.new_event_ids(connection, len(selection.events))
     new_ids = {one.id: new_event_id for one, new_event_id in zip(selection.events, ids, strict=True)}
     # The search finds these texts in the origin. Adding their words again would take longer than a request may.

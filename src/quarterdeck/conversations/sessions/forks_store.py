@@ -33,6 +33,11 @@ SELECT e.run_id, max(e.id) FROM session_events e
 WHERE e.session_id = %s AND e.type = 'message' AND e.run_id = ANY (%s::uuid[]) GROUP BY e.run_id
 """
 _NEW_IDS = "SELECT nextval('session_event_ids') FROM generate_series(1, %s)"
+# A title that quotes an input expires with the beginning of the log.
+_MARK_TITLE = """
+UPDATE sessions f SET title_event_id = (SELECT min(e.id) FROM session_events e WHERE e.session_id = f.id)
+FROM sessions o WHERE f.id = %s AND o.id = %s AND o.title_event_id IS NOT NULL
+"""
 # For the rest of the transaction the trigger adds no words for the search: see add_conversation_words().
 _ADD_NO_WORDS = "SELECT set_config('app.copies_events', 'on', true)"
 # Inputs have no workspace_id, since they would be counted a second time. next_run_id may name a run that is not copied.
@@ -57,6 +62,10 @@ async def entries(connection: Connection, session_id: UUID, before_id: int, coun
     """The oldest `count` events before this one, without their content."""
     rows = await (await connection.execute(_ENTRIES, (session_id, before_id, count))).fetchall()
     return [LogEntry(*row) for row in rows]
+
+
+async def mark_title(connection: Connection, origin_id: UUID, fork_id: UUID) -> None:
+    await connection.execute(_MARK_TITLE, (fork_id, origin_id))
 
 
 async def last_answers(connection: Connection, session_id: UUID, run_ids: Sequence[UUID]) -> dict[UUID, int]:

@@ -47,6 +47,7 @@ _CHANGE = """
 UPDATE sessions
 SET model = %s, instructions = %s, settings = %s, tool_policy = %s, client_tools = %s, limits = %s, workspace = %s,
     mcp_servers = %s, output_schema = %s, agent_id = %s, agent_version = %s, overrides = %s,
+    title_event_id = CASE WHEN title IS NOT DISTINCT FROM %s THEN title_event_id END,
     title = %s, archived_at = %s, revision = %s
 WHERE workspace_id = %s AND id = %s
 """
@@ -180,7 +181,7 @@ async def add(
 async def change(connection: Connection, session: SessionBody) -> None:
     agent = None if session.agent is None else AgentReference(session.agent.agent_id, session.agent.version)
     columns = (*_columns(configuration_of(session)), *_agent_columns(agent, session.overrides))
-    state = (session.title, session.archived_at, session.revision)
+    state = (session.title, session.title, session.archived_at, session.revision)
     await connection.execute(_CHANGE, (*columns, *state, session.workspace_id, session.id))
     await _replace_skills(connection, session.workspace_id, session.id, session.skills)
 

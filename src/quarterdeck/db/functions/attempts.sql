@@ -55,6 +55,7 @@ DECLARE
     input record;
     input_ids text[] := '{}';
     input_events bigint[] := '{}';
+    first_input text;
     text_bytes bigint := 0;
     taken_through bigint;
 BEGIN
@@ -102,6 +103,7 @@ BEGIN
     -- after the results.
     IF run.steps = 0 THEN
         FOR input IN SELECT * FROM waiting_inputs(of_run, input_budget_bytes, input_overhead_bytes) LOOP
+            first_input := coalesce(first_input, input.content);
             input_ids := input_ids || input.input_id;
             input_events := input_events || input.event_id;
             text_bytes := text_bytes + octet_length(input.content);
@@ -124,6 +126,9 @@ BEGIN
             CASE WHEN taken_through < run.last_input THEN greatest(run.unconsumed_bytes - text_bytes, 0) ELSE 0 END
     WHERE id = of_run;
     attempt := run.attempt + 1;
+    IF new_setup IS NOT NULL THEN
+        PERFORM give_title(run.session_id, of_run, input_events[1], first_input);
+    END IF;
 
     IF run.state = 'running' AND counted > 0 THEN
         INSERT INTO session_events (session_id, run_id, type, data)

@@ -61,6 +61,9 @@ BEGIN
     SELECT count(*), max(gone.id) INTO events, last_deleted_event FROM gone;
     IF events > 0 THEN
         DELETE FROM conversation_words w WHERE w.session_id = target_session_id AND w.event_id <= last_deleted_event;
+        -- It quotes a deleted input.
+        UPDATE sessions s SET title = NULL, title_event_id = NULL
+        WHERE s.id = target_session_id AND s.title_event_id <= last_deleted_event;
     END IF;
     SELECT e.created_at INTO oldest_event_at FROM session_events e
     WHERE e.session_id = target_session_id ORDER BY e.id LIMIT 1;

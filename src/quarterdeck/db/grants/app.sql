@@ -20,7 +20,7 @@ GRANT SELECT, INSERT (id, workspace_id, lineage_id, label, prefix, secret_hash, 
     UPDATE (expires_at, last_used_at, revoked_at, replaced_by) ON app.api_keys TO {role};
 
 GRANT SELECT, INSERT,
-    UPDATE (title, model, instructions, settings, tool_policy, client_tools, limits, archived_at, revision,
+    UPDATE (title, title_event_id, model, instructions, settings, tool_policy, client_tools, limits, archived_at, revision,
             workspace, files_revision, agent_id, agent_version, overrides, mcp_servers, output_schema,
             expired_input_tokens, expired_cached_tokens, expired_output_tokens, expired_cost_usd), DELETE
     ON app.sessions TO {role};
@@ -92,6 +92,6 @@ GRANT EXECUTE ON FUNCTION app.credential_lock, app.session_lock, app.enqueue_run
     app.is_blob_used, app.is_path_free, app.attachments_folder, app.attachment_path, app.find_attachments,
     app.store_attachments, app.lowest_id_at, app.expire_audit_entries, app.has_ended_before, app.lock_to_expire,
     app.expire_log, app.expire_logs,
-    app.unpark_next_run, app.begin_attempt, app.finish_run,
+    app.unpark_next_run, app.begin_attempt, app.title_of, app.give_title, app.finish_run,
     app.record_step, app.next_run_jobs, app.release_run_jobs
     TO {role};
