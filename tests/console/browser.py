@@ -166,10 +166,11 @@ class ConsolePage:
         # The Markdown of an answer may skip levels of headings.
         rules = {"color-contrast": {"enabled": contrast}, "heading-order": {"enabled": False}}
         violations: list[dict[str, Any]] = await self.page.evaluate(run, rules)
-        return [
+        unnamed: list[str] = await self.page.evaluate(_UNNAMED)
+        return unnamed + [
             f"{one['id']}: {one['help']}: {one['nodes'][0]['html']} {one['nodes'][0].get('failureSummary')}"
             for one in violations
-        ] + await self.page.evaluate(_UNNAMED)
+        ]
 
     async def overlaps(self) -> list[str]:
         """Texts that cover each other."""
