@@ -150,7 +150,7 @@ async def subscribers(connection: Connection, workspace_id: UUID, event: Webhook
 async def receivers(connection: Connection, webhook_ids: list[UUID]) -> dict[UUID, Receiver]:
     rows = await (await connection.execute(_RECEIVERS, (webhook_ids,))).fetchall()
     return {
-        webhook_id: Receiver(webhook_id, *fields, [one for one in (secret, previous) if one is not None])
+        webhook_id: Receiver(*(webhook_id, *fields, [one for one in (secret, previous) if one is not None]))
         for webhook_id, *fields, secret, previous in rows
     }
 
