@@ -28,7 +28,7 @@ class _Held(Struct):
 
 
 class HostUsers:
-    """Users. A user stays with its workspace while anything of the workspace uses it in this process. Processes that share the
+    """A user stays with its workspace while anything of the workspace uses it in this process. Processes that share the
     data folder agree by locks on bytes of a file, one for each user; they end with the process."""
 
     def __init__(self, settings: SandboxSettings, data_dir: Path) -> None:
