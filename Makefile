@@ -9,7 +9,7 @@ ARGS ?=
 # Set on some machines. Every process that a test starts would then compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup serve test test-all coverage planted-bugs test-pgbouncer deploy-check fault model availability simulation dashboard soak fuzz browser mcp-servers screenshots bench bench-smoke bench-peers costs growth check audit sbom format openapi client vendor lock clean
+.PHONY: setup serve test test-all coverage planted-bugs test-pgbouncer deploy-check deploy-run fault model availability simulation dashboard soak fuzz browser mcp-servers screenshots bench bench-smoke bench-peers costs growth check audit sbom format openapi client vendor lock clean
 
 setup: .venv/.runtime
 
@@ -17,7 +17,7 @@ serve: .venv/.runtime
 	$(BIN)/qd serve
 
 # More processes than cores: many tests wait for timers and other processes.
-PYTEST := $(BIN)/python -m pytest -n 6 --dist worksteal
+PYTEST := $(BIN)/python -m pytest -n 4 --dist worksteal
 
 # Five minutes on two quiet cores; the target is four (docs/decisions/0042). Installs nothing on the system.
 test: .venv/.dev
@@ -56,6 +56,11 @@ test-pgbouncer: .venv/.dev
 # Reads the files in deploy/ with Helm, the schemas of Kubernetes, hadolint, podman-compose and systemd-analyze. Installs 300 MB first.
 deploy-check: .venv/.deploy
 	.venv/deploy/bin/python tests/deploy/check.py
+
+# Starts the compose file and the systemd units in containers, by the commands of docs/operations.md. About 15 minutes at first,
+# then 7. Needs root, Podman and, without a registry, debootstrap. `make deploy-run ARGS=compose` or ARGS=systemd runs one of them.
+deploy-run: .venv/.dev .venv/.deploy
+	$(BIN)/python -m tests.deploy.run $(ARGS)
 
 # Chromium and axe-core for the console tests, as root on Debian. Without them these tests are skipped.
 browser:

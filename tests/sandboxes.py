@@ -2,7 +2,6 @@
 
 import json
 import os
-import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -12,15 +11,18 @@ from pathlib import Path
 import psutil
 from msgspec import Struct
 
+from quarterdeck.core.agent_settings import SandboxSettings
 from tests.fault.waiting import start, succeeded
+from tests.sandbox.accounts import new_user_id
 from tests.workers import log_of
 from tests.world import World
 
 
 class Host(Struct, frozen=True):
-    """A folder that the user of the sandbox can enter, and a user of its own."""
+    """A folder that the users of the sandbox can enter, and users of its own."""
 
     path: Path
+    # The first one.
     user_id: int
 
     @property
@@ -42,6 +44,10 @@ class Host(Struct, frozen=True):
             "WORKSPACE_FOLDER": self.workspaces,
         }
 
+    @property
+    def _users(self) -> range:
+        return range(self.user_id, self.user_id + (SandboxSettings().users if os.geteuid() == 0 else 1))
+
     def commands(self) -> list[str]:
         """The processes of sandboxes. Without those that have ended and for which process 1 has not waited yet."""
         found = []
@@ -50,7 +56,7 @@ class Host(Struct, frozen=True):
                 words = process.cmdline()
                 # The user of a worker that is not root has other processes.
                 is_ours = os.geteuid() == 0 or str(self.path) in " ".join(words)
-                if words and process.uids().real == self.user_id and is_ours:
+                if words and process.uids().real in self._users and is_ours:
                     found.append(f"{process.pid} {words}")
         return found
 
@@ -60,10 +66,8 @@ def sandbox_host() -> Iterator[Host]:
     path = Path(tempfile.mkdtemp(dir="/var/tmp", prefix="quarterdeck-test-"))
     path.chmod(0o755)
     (path / "gate").mkdir(mode=0o755)
-    # Only root can choose.
-    user_id = os.geteuid() or 1_000_000 + secrets.randbelow(1_000_000)
     try:
-        yield Host(path, user_id)
+        yield Host(path, new_user_id())
     finally:
         shutil.rmtree(path)
 

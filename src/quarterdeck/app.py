@@ -101,7 +101,7 @@ class Services:
         self.mcp_checks = McpChecks(settings.mcp)
         self.mcp_offer = McpOffer(settings.mcp)
         self.shutdown = asyncio.Event()
-        self.mcp_endpoint = McpEndpoint(settings.mcp, settings.http, self.shutdown)
+        self.mcp_endpoint = McpEndpoint(settings, self.shutdown)
 
     def routes(self) -> list[Route]:
         executor = Executor(self.settings.http, self.rate_limiter, self._provided())
@@ -113,7 +113,7 @@ class Services:
         endpoints = {
             **{path: executor.endpoint(operations) for path, operations in paths.items()},
             **{path: Endpoint({"GET": check}) for path, check in self._health_checks().items()},
-            "/mcp": Endpoint({"POST": self.mcp_endpoint.respond}),
+            "/mcp": Endpoint({"POST": self.mcp_endpoint.respond}, self.mcp_endpoint.check),
             "/": Endpoint({"GET": console.page()}),
             "/assets/{hash}/{name:path}": Endpoint({"GET": console.asset()}),
             "/openapi.json": Endpoint({"GET": serve_document(document)}),

@@ -1,6 +1,7 @@
 """`qd admin backup` and `qd admin restore`: everything comes back, and what cannot be restored changes nothing."""
 
 import asyncio
+import base64
 import hashlib
 import json
 import random
@@ -236,6 +237,30 @@ async def test_what_cannot_be_restored_changes_nothing(
         assert (code, "Stop the server" in err) == (REFUSED, True), err
     code, _, err = await command("restore", str(file), **target)
     assert code == OK, err
+
+
+@pytest.mark.long
+async def test_missing_keys_are_named_and_no_others(
+    world: World, server: Server, empty_url: str, tmp_path: Path
+) -> None:
+    await world.new_credential()
+    await world.new_webhook()
+    file = tmp_path / "backup.qd"
+    source = {"DATABASE_URL": server.database_url, "SERVER_DATA_DIR": str(server.data_dir)}
+    assert (await command("backup", str(file), "--no-webhook-keys", **source))[0] == OK
+    key = (server.data_dir / "webhook.keys").read_text().strip()
+    other = base64.b64encode(bytes(32)).decode()
+    for settings, says in [
+        ({"WEBHOOK_SEALING_KEYS": key}, ""),
+        ({"WEBHOOK_SEALING_KEYS": f"{other},{key}"}, ""),
+        ({"WEBHOOK_SEALING_KEYS": other}, "Add it to QUARTERDECK_WEBHOOK_SEALING_KEYS."),
+        ({}, f"Copy webhook.keys to {tmp_path} or set QUARTERDECK_WEBHOOK_SEALING_KEYS."),
+    ]:
+        with connect(empty_url) as connection:
+            connection.execute("DROP SCHEMA IF EXISTS app, jobs CASCADE")
+        target = {"DATABASE_URL": empty_url, "SERVER_DATA_DIR": str(tmp_path)}
+        code, _, err = await command("restore", str(file), **target, **settings)
+        assert (code, says in err, bool(err)) == (OK, True, bool(says)), err
 
 
 async def test_what_cannot_be_backed_up_leaves_no_file(

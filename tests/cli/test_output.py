@@ -97,7 +97,7 @@ async def test_another_server_is_recognized(tmp_path: Path, server: Server) -> N
 
 @pytest.mark.parametrize(
     "arguments",
-    [("nothing",), ("keys",), ("keys", "create"), ("send",), ("sessions", "list", "--limit", "0")],
+    [("nothing",), ("keys", "nothing"), ("keys", "create"), ("send",), ("sessions", "list", "--limit", "0")],
     ids=lambda given: " ".join(given),
 )
 def test_wrong_usage_is_one_line(tmp_path: Path, arguments: tuple[str, ...]) -> None:
@@ -152,6 +152,20 @@ def test_the_list_of_commands_shows_the_first_sentence_of_each(tmp_path: Path) -
         summary, described = command.help, command.load().help
         assert (described or "").startswith((summary or "?").removesuffix(".")), name
     assert Nearby(tmp_path).done("--version") == f"qd {__version__}\n"
+
+
+def test_a_group_without_a_verb_shows_its_verbs(tmp_path: Path) -> None:
+    person = Nearby(tmp_path)
+    groups = {
+        name: verbs
+        for name, command in root().commands.items()
+        if isinstance(command, LazyCommand) and (verbs := getattr(command.load(), "commands", {}))
+    }
+    assert len(groups) > 10
+    for name, verbs in groups.items():
+        shown = person.done(name)
+        assert [verb for verb, each in verbs.items() if not each.hidden and f"\n  {verb} " not in shown] == []
+        assert shown == person.done(name, "--help")
 
 
 def test_help_shows_no_type_names(tmp_path: Path) -> None:

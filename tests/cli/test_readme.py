@@ -116,15 +116,17 @@ def test_the_same_with_qd(tmp_path: Path) -> None:
 def test_the_same_from_python(tmp_path: Path) -> None:
     (program,) = texts_of(blocks_of("README.md", "python"))
     with shell(tmp_path) as at:
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", program],
-            env=environment() | at.variables,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-    assert done.returncode == 0, done.stderr
-    assert "> Plan our release." in done.stdout
+        for text, state in (("Plan our release.", "succeeded"), ("demo: fail", "failed")):
+            done = subprocess.run(
+                [sys.executable, "-W", "error", "-c", program.replace("Plan our release.", text)],
+                env=environment() | at.variables,
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+            assert done.returncode == 0, done.stderr
+            assert f"> {text}" in done.stdout or state == "failed"
+            assert done.stdout.splitlines()[-1] == state
 
 
 @pytest.mark.long

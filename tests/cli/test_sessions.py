@@ -1,6 +1,7 @@
 """`qd sessions`, `qd send` and `qd runs`, with a worker where an agent has to answer."""
 
 import json
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -60,6 +61,25 @@ async def test_create_show_list_archive_delete(tmp_path: Path, server: Server, w
     person.done("sessions", "delete", session_id, "--yes")
     assert person.refused("sessions", "show", session_id)[0] == 4
     assert person.qd("sessions", "list").stderr == "No sessions yet.\n"
+
+
+async def test_output_schema_is_json_or_a_file(tmp_path: Path, server: Server, world: World) -> None:
+    person = nearby(tmp_path, server, world)
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    (tmp_path / "answer.json").write_text(json.dumps(schema))
+    (tmp_path / "list.json").write_text("[]")
+    created = person.json("sessions", "create", "--output-schema", "answer.json")
+    assert created["output_schema"] == schema
+    edit = ("sessions", "edit", created["id"])
+    assert person.json(*edit, "--output-schema", '{"type": "object"}')["output_schema"] == {"type": "object"}
+    assert re.search(
+        r'^output schema +\{"type":"object"\}$', person.done("sessions", "show", created["id"]), re.MULTILINE
+    )
+    assert person.json(*edit, "--title", "Other")["output_schema"] == {"type": "object"}
+    assert person.json(*edit, "--no-output-schema")["output_schema"] is None
+    for wrong in ("nowhere.json", "list.json", "{"):
+        assert person.refused("sessions", "create", "--output-schema", wrong)[0] == 2
+    assert person.refused(*edit, "--output-schema", "{}", "--no-output-schema")[0] == 2
 
 
 async def test_send_prints_outcome_and_run(tmp_path: Path, server: Server, world: World) -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import httpx
 import pytest
@@ -44,6 +44,18 @@ async def read(stream: AsyncIterator[Any], count: int) -> list[Event]:
 
 def follow(client: Both, session_id: str, **options: Any) -> "aclosing[Any]":
     return aclosing(client.walk("events", session_id, **options))
+
+
+@both
+@pytest.mark.parametrize("end", ["run.succeeded", "run.failed", "run.cancelled", "action.required"])
+async def test_following_until_a_run_ends_or_waits(server: Server, world: World, kind: str, end: str) -> None:
+    session_id, run_id, other = await world.new_session(), uuid4(), uuid4()
+    for run, type_ in ((other, "run.failed"), (other, "action.required"), (run_id, "message"), (run_id, end)):
+        statement = "INSERT INTO session_events (session_id, run_id, type, data) VALUES (%s, %s, %s, '{}')"
+        await world.execute(statement, session_id, run, type_)
+    async with opened(kind, server.url, world.key) as client, asyncio.timeout(TIMEOUT_SECONDS):
+        found = await client.all("events", session_id, until_run=str(run_id))
+    assert [event.type for event in found] == ["run.failed", "action.required", "message", end]
 
 
 async def test_following_a_run_with_its_live_text(database_url: str, tmp_path: Path) -> None:

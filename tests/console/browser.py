@@ -98,6 +98,7 @@ class ConsolePage:
         self.page = page
         self.url = url
         self.errors: list[str] = []
+        self._is_interrupted = False
         page.on("pageerror", lambda error: self.errors.append(f"uncaught: {error}"))
         page.on("console", lambda message: self._on_message(message.type, message.text))
         page.on("request", lambda request: self._on_request(request.url))
@@ -114,11 +115,20 @@ class ConsolePage:
             self.errors.append(f"request to another host: {url}")
 
     def _on_failure(self, url: str, reason: str | None) -> None:
-        if "/assets/" in url and reason != "net::ERR_ABORTED":
+        if "/assets/" not in url or reason == "net::ERR_ABORTED":
+            return
+        if reason == "net::ERR_NETWORK_CHANGED":
+            self._is_interrupted = True
+        else:
             self.errors.append(f"not loaded: {url}: {reason}")
 
     async def open(self, path: str = "/") -> None:
         await self.page.goto(f"{self.url}/#{path}")
+        # Chromium stops all requests when a network interface of the machine comes or goes, as those of containers do.
+        # The console repeats its requests to the API, but cannot load a part of itself again.
+        while self._is_interrupted:
+            self._is_interrupted = False
+            await self.page.reload()
 
     async def load(self, path: str) -> None:
         """Navigate to another page and wait until it has loaded all its data."""
@@ -156,10 +166,11 @@ class ConsolePage:
         # The Markdown of an answer may skip levels of headings.
         rules = {"color-contrast": {"enabled": contrast}, "heading-order": {"enabled": False}}
         violations: list[dict[str, Any]] = await self.page.evaluate(run, rules)
-        return [
+        unnamed: list[str] = await self.page.evaluate(_UNNAMED)
+        return unnamed + [
             f"{one['id']}: {one['help']}: {one['nodes'][0]['html']} {one['nodes'][0].get('failureSummary')}"
             for one in violations
-        ] + await self.page.evaluate(_UNNAMED)
+        ]
 
     async def overlaps(self) -> list[str]:
         """Texts that cover each other."""

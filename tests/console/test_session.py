@@ -121,6 +121,7 @@ async def test_tab_and_transcript_show_what_the_run_does(console: ConsolePage, w
     assert await _icon(page) == "icon.svg"
 
 
+@pytest.mark.long
 async def test_retry_of_a_model_request_is_shown(console: ConsolePage, world: World) -> None:
     page = console.page
     session_id = await world.new_session()
@@ -145,6 +146,7 @@ async def test_retry_of_a_model_request_is_shown(console: ConsolePage, world: Wo
     await expect(page.locator(".working")).to_be_hidden()
 
 
+@pytest.mark.long
 async def test_title_that_the_first_input_gives_is_shown(console: ConsolePage, world: World) -> None:
     page = console.page
     session_id = await world.new_session()

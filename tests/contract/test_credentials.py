@@ -106,6 +106,10 @@ async def test_conflicts(world: World) -> None:
     assert "maximum of 200" in full.json()["error"]["message"]
 
 
+def _stored(kind: CredentialType, parameters: Parameters) -> StoredCredential:
+    return StoredCredential(id=uuid4(), workspace_id=uuid4(), kind=kind, parameters=parameters, secret=b"", revision=1)
+
+
 @asynccontextmanager
 async def oauth(exceptions: AddressExceptions | None = None, seconds: float = 30) -> AsyncIterator[OAuthTokens]:
     tokens = OAuthTokens(CredentialSettings(token_seconds=seconds), exceptions)
@@ -155,7 +159,7 @@ async def test_a_secret_without_its_key_is_an_error_of_the_use_alone(world: Worl
 async def client_of(server: TokenServer, secret: str = SECRET, **fields: str) -> AsyncIterator[OAuthAuthorization]:
     parameters = Parameters(token_url=server.url, client_id="us & them", **fields)
     kind = CredentialType.OAUTH_CLIENT_CREDENTIALS
-    credential = StoredCredential(id=uuid4(), kind=kind, parameters=parameters, secret=b"", revision=1)
+    credential = _stored(kind, parameters)
     async with oauth(server.exceptions) as tokens:
         yield OAuthAuthorization(tokens.of(credential, secret))
 
@@ -228,7 +232,7 @@ async def test_failures_of_a_token_endpoint_tell_no_secret() -> None:
         asked = len(issuer.received)
         parameters = Parameters(token_url=issuer.url, client_id="us")
         kind = CredentialType.OAUTH_CLIENT_CREDENTIALS
-        credential = StoredCredential(id=uuid4(), kind=kind, parameters=parameters, secret=b"", revision=1)
+        credential = _stored(kind, parameters)
         async with oauth() as tokens:
             with pytest.raises(AuthorizationError, match="token_url"):
                 await OAuthAuthorization(tokens.of(credential, SECRET)).headers()

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import httpx2
@@ -14,7 +15,11 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import TextContent
 
+from quarterdeck.api.mcp_endpoint.sites import Sites
 from quarterdeck.core.actors import Permission
+from quarterdeck.core.errors import ServiceError
+from quarterdeck.core.setting_types import HostNames, Networks, Origins
+from quarterdeck.core.settings import HttpSettings, ServerSettings
 from tests.waiting_runs import approval, new_actions, wait_for
 from tests.workers import eventually, working
 from tests.world import Server, World, error_of, serving
@@ -143,9 +148,19 @@ async def test_refusals(world: World, server: Server) -> None:
         assert answer.headers["www-authenticate"] == "Bearer"
     too_large = await world.http.post("/mcp", content=b"x" * 2**21, headers=world.headers() | ACCEPT)
     assert error_of(too_large) == (413, "invalid_request")
-    for method in ("GET", "DELETE"):
+    for method in ("GET", "DELETE", "PUT"):
+        answer = await world.http.request(method, "/mcp", headers=ACCEPT)
+        assert error_of(answer) == (401, "unauthorized"), "before the method"
         answer = await world.http.request(method, "/mcp", headers=world.headers() | ACCEPT)
         assert (error_of(answer), answer.headers["allow"]) == ((405, "invalid_request"), "POST")
+    session_id = await world.new_session()
+    async with connected(server, await world.new_key(Permission.SESSION_MANAGE)) as writer:
+        sent = await call(writer, "send_input", session_id=session_id, text="x")
+        assert sent["outcome"] == "new_run"
+        assert "workspace.read" in sent["next"]
+        assert "workspace.read" in await refusal(writer, "get_run", run_id=sent["run_id"])
+        missing = await refusal(writer, "send_input", session_id=str(uuid4()), text="x")
+        assert missing == "No such session, or this credential cannot see it."
     session_id = await world.new_session()
     async with connected(server, await world.new_key(Permission.WORKSPACE_READ)) as reader:
         assert await refusal(reader, "create_session") == "This credential lacks the permission session.manage."
@@ -154,3 +169,54 @@ async def test_refusals(world: World, server: Server) -> None:
         assert "no tool" in await refusal(reader, "delete_session", session_id=session_id)
         assert "Invalid arguments" in await refusal(reader, "read_log", session_id="../whoami")
         assert "Invalid arguments" in await refusal(reader, "read_log", session_id=session_id, limit=0)
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_own"),
+    [
+        ({}, True),
+        ({"Host": "localhost:80"}, True),
+        ({"Host": "[::1]"}, True),
+        ({"Host": "192.0.2.7"}, True),
+        ({"Origin": "http://localhost:6274"}, True),
+        ({"Host": "attacker.example"}, False),
+        ({"Host": "attacker.example", "Origin": "http://attacker.example"}, False),
+        ({"Host": "localhost.attacker.example"}, False),
+        ({"Origin": "http://attacker.example"}, False),
+        ({"Origin": "http://localhost.attacker.example"}, False),
+        ({"Origin": "null"}, False),
+    ],
+    ids=str,
+)
+async def test_foreign_sites_are_refused(world: World, headers: dict[str, str], is_own: bool) -> None:
+    answer = await world.http.post("/mcp", json=JSON_RPC, headers=world.headers() | ACCEPT | headers)
+    if is_own:
+        assert answer.status_code == 200, answer.text
+    else:
+        assert error_of(answer) == (403, "forbidden")
+        assert "QUARTERDECK_HTTP_" in answer.json()["error"]["message"]
+        # Before the credential and the method are looked at.
+        refused = await world.http.get("/mcp", headers=headers)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "forbidden")
+
+
+def test_hosts_of_servers_that_others_can_reach() -> None:
+    def is_own(host: str, origin: str | None = None, address: str = "127.0.0.1", **settings: object) -> bool:
+        sites = Sites(ServerSettings(host=address), HttpSettings(**settings))  # type: ignore[arg-type]
+        headers = [(b"host", host.encode()), *([(b"origin", origin.encode())] if origin else [])]
+        try:
+            sites.check({"type": "http", "headers": headers})
+        except ServiceError:
+            return False
+        return True
+
+    names, listed = HostNames.parse("qd.example.com"), Origins.parse("https://app.example.com")
+    proxies = Networks.parse("127.0.0.1")
+    assert is_own("qd.example.com", public_hosts=names)
+    assert is_own("QD.example.com:8443", "https://qd.example.com", public_hosts=names)
+    assert not is_own("other.example.com", public_hosts=names, address="0.0.0.0")
+    assert not is_own("other.example.com", public_hosts=names, trusted_proxies=proxies)
+    assert is_own("other.example.com", address="0.0.0.0")
+    assert is_own("other.example.com", "https://other.example.com", trusted_proxies=proxies)
+    assert not is_own("other.example.com", "https://attacker.example", trusted_proxies=proxies)
+    assert is_own("other.example.com", "https://app.example.com", trusted_proxies=proxies, cors_origins=listed)

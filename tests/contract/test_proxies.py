@@ -1,5 +1,6 @@
 """The proxy examples of docs/operations.md, word for word but for ports and timeouts, with real proxies."""
 
+import re
 import shutil
 import subprocess
 import time
@@ -11,6 +12,7 @@ import httpx
 import psutil
 import pytest
 
+from quarterdeck.core.settings import BundleSettings, FileSettings
 from tests.pages import Block, blocks_of
 from tests.processes import until
 from tests.raw_http import PATIENCE_SECONDS, Wire, request
@@ -22,6 +24,8 @@ pytestmark = pytest.mark.long
 # What Debian's own nginx.conf has around the files in conf.d/, without a daemon and without files of the system.
 NGINX_CONF = """
 daemon off;
+# Only if root runs the tests: its folder is closed to others, and bodies are stored in it.
+user root;
 pid {folder}/nginx.pid;
 error_log {folder}/error.log;
 events {{}}
@@ -114,7 +118,15 @@ async def test_submit_and_upload(world: World) -> None:
     assert (await world.submit(await world.new_session())).json()["outcome"] == "new_run"
     large = bundle(large="x" * 5_000_000)
     assert (await world.push(await world.new_skill(), large)).status_code == 201
+    # Above the largest archive: files may be larger.
+    assert (await world.upload("large.bin", bytes(BundleSettings().request_bytes + 2**21))).status_code == 201
     assert (await world.get("/nowhere")).json()["error"]["code"] == "not_found"
+
+
+def test_nginx_leaves_refusing_to_the_api() -> None:
+    (block,) = blocks_of("docs/operations.md", "nginx")
+    (limit_mib,) = re.findall(r"client_max_body_size (\d+)m;", block.text)
+    assert int(limit_mib) * 2**20 > max(FileSettings().request_bytes, BundleSettings().request_bytes)
 
 
 async def test_events_arrive_as_they_happen(world: World, proxied: Server) -> None:

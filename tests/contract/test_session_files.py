@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import subprocess
 import tarfile
 import zlib
 from collections.abc import AsyncIterator
@@ -129,7 +130,8 @@ async def test_the_archive_has_all_files(world: World, files: SessionFiles, tmp_
         assert (names["run.sh"].mode, names["run.sh"].mtime) == (0o755, 1772323200)
         assert (names["b/link"].issym(), names["b/link"].linkname) == (True, "../run.sh")
         assert names["c/empty"].isdir()
-        tar.extractall(tmp_path, filter="data")
+    # Not `extractall`: Python 3.11.2 of Debian 12 has no filter.
+    subprocess.run(["tar", "-xz", "-C", tmp_path], input=answer.content, check=True)
     assert (tmp_path / "b/link").read_bytes() == b"#!/bin/sh\n"
     assert (tmp_path / "zeros").read_bytes() == bytes(700_000)
     empty = await world.get(f"/v1/sessions/{await world.new_session()}/files/archive")

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from cryptography import x509
@@ -20,6 +21,7 @@ from quarterdeck.outbound.rules import IpAddress
 from quarterdeck.webhooks.sender import Sender, SendError
 from tests.receivers import Behaviour, Receiver, answering, babbling, hanging, receiving, resetting, trickling
 
+_WORKSPACE_ID = uuid4()
 LAX = WebhookSettings(allow_private_addresses=True, allow_http=True, timeout_seconds=30)
 STRICT = WebhookSettings(allow_http=True, timeout_seconds=30)
 
@@ -55,7 +57,7 @@ def named(receiver: Receiver, name: str = "receiver.test", scheme: str = "http")
 async def test_sender_posts_the_given_body() -> None:
     async with receiving(answering(201, "Retry-After: 7\r\n")) as receiver:
         with sending(LAX, Names(["127.0.0.1"])) as sender:
-            answered = await sender.post(named(receiver), {"webhook-id": "x"}, b"body")
+            answered = await sender.post(_WORKSPACE_ID, named(receiver), {"webhook-id": "x"}, b"body")
     assert (answered.status, answered.retry_after) == (201, "7")
     (received,) = receiver.received
     assert (received.path, received.body) == ("/hook?x=1", b"body")
@@ -82,7 +84,7 @@ async def test_one_private_address_among_those_of_a_name_is_enough_to_refuse_it(
             sending(STRICT, Names(answer)) as sender,
             pytest.raises(UnreachableError) as refused,
         ):
-            await sender.post(named(receiver), {}, b"body")
+            await sender.post(_WORKSPACE_ID, named(receiver), {}, b"body")
     assert receiver.received == []
     assert not any(address in str(refused.value) for address in answer), "what is inside is not told"
     assert "not public" in refused.value.detail
@@ -93,21 +95,21 @@ async def test_a_name_is_resolved_once_and_what_was_checked_is_connected_to() ->
     names = Names(["127.0.0.1"], ["127.0.0.2"])
     async with receiving() as receiver:
         with sending(LAX, names) as sender:
-            assert (await sender.post(named(receiver), {}, b"body")).status == 204
+            assert (await sender.post(_WORKSPACE_ID, named(receiver), {}, b"body")).status == 204
         assert names.asked == [("receiver.test", receiver.port)]
 
 
 async def test_the_second_address_is_tried_when_the_first_does_not_answer() -> None:
     async with receiving() as receiver:
         with sending(LAX, Names(["127.0.0.9", "127.0.0.1"])) as sender:
-            assert (await sender.post(named(receiver), {}, b"body")).status == 204
+            assert (await sender.post(_WORKSPACE_ID, named(receiver), {}, b"body")).status == 204
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_no_redirect_is_followed(status: int) -> None:
     async with receiving() as inner, receiving(answering(status, f"Location: {inner.url()}\r\n")) as receiver:
         with sending(LAX, Names(["127.0.0.1"])) as sender:
-            assert (await sender.post(named(receiver), {}, b"body")).status == status
+            assert (await sender.post(_WORKSPACE_ID, named(receiver), {}, b"body")).status == status
     assert inner.received == []
 
 
@@ -116,7 +118,7 @@ async def test_no_proxy_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
         with sending(LAX, Names(["127.0.0.1"])) as sender:
-            await sender.post(named(receiver), {}, b"body")
+            await sender.post(_WORKSPACE_ID, named(receiver), {}, b"body")
     assert (len(proxy.received), len(receiver.received)) == (0, 1)
 
 
@@ -129,7 +131,7 @@ async def test_an_attempt_has_one_deadline(behaviour: Behaviour, reason: str) ->
     settings = WebhookSettings(allow_private_addresses=True, allow_http=True, timeout_seconds=0.5)
     async with receiving(behaviour) as receiver:
         with sending(settings, Names(["127.0.0.1"])) as sender, pytest.raises(SendError, match=reason):
-            await asyncio.wait_for(sender.post(named(receiver), {}, b"body"), 30)
+            await asyncio.wait_for(sender.post(_WORKSPACE_ID, named(receiver), {}, b"body"), 30)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +140,7 @@ async def test_an_attempt_has_one_deadline(behaviour: Behaviour, reason: str) ->
 async def test_malformed_responses_fail(behaviour: Behaviour, reason: str) -> None:
     async with receiving(behaviour) as receiver:
         with sending(LAX, Names(["127.0.0.1"])) as sender, pytest.raises(SendError, match=reason):
-            await sender.post(named(receiver), {}, b"body")
+            await sender.post(_WORKSPACE_ID, named(receiver), {}, b"body")
 
 
 async def test_of_the_body_of_an_answer_little_is_read() -> None:
@@ -154,7 +156,7 @@ async def test_of_the_body_of_an_answer_little_is_read() -> None:
 
     async with receiving(flooding) as receiver:
         with sending(LAX, Names(["127.0.0.1"])) as sender:
-            assert (await sender.post(named(receiver), {}, b"body")).status == 200
+            assert (await sender.post(_WORKSPACE_ID, named(receiver), {}, b"body")).status == 200
     assert sent < 32 * 1024 * 1024, "what fits into the buffers of the system"
 
 
@@ -166,7 +168,7 @@ async def test_the_end_of_a_body_is_not_waited_for() -> None:
 
     async with receiving(stalling) as receiver:
         with sending(LAX, Names(["127.0.0.1"])) as sender:
-            assert (await sender.post(named(receiver), {}, b"body")).status == 200
+            assert (await sender.post(_WORKSPACE_ID, named(receiver), {}, b"body")).status == 200
 
 
 async def test_every_host_that_cannot_be_reached_gives_the_same_message() -> None:
@@ -185,7 +187,7 @@ async def test_every_host_that_cannot_be_reached_gives_the_same_message() -> Non
         ("public address", STRICT, Names(["8.8.8.8"]), "http://localhost/"),
     ):
         with sending(settings, names) as sender, pytest.raises(UnreachableError) as refused:
-            await sender.post(url, {}, b"body")
+            await sender.post(_WORKSPACE_ID, url, {}, b"body")
         assert case in refused.value.detail
         told[case] = str(refused.value)
     (message,) = set(told.values())
@@ -197,14 +199,14 @@ async def test_the_rules_of_addresses_hold_when_it_is_sent_too(url: str) -> None
     """Settings may have become stricter since a webhook was stored. Resolved by the system here."""
     async with receiving() as receiver:
         with sending(STRICT) as sender, pytest.raises((SendError, UnreachableError)):
-            await sender.post(url.format(receiver.port), {}, b"body")
+            await sender.post(_WORKSPACE_ID, url.format(receiver.port), {}, b"body")
     assert receiver.received == []
 
 
 async def test_names_are_resolved_by_the_system_by_default() -> None:
     async with receiving() as receiver:
         with sending(LAX) as sender:
-            assert (await sender.post(f"http://localhost:{receiver.port}/", {}, b"body")).status == 204
+            assert (await sender.post(_WORKSPACE_ID, f"http://localhost:{receiver.port}/", {}, b"body")).status == 204
 
 
 # --- TLS ---
@@ -242,11 +244,11 @@ async def test_the_certificate_is_checked_against_the_name_and_not_the_address(t
     server.sni_callback = lambda _, name, __: asked.append(name)
     async with receiving(tls=server) as receiver:
         with sending(LAX, Names(["127.0.0.1"]), client) as sender:
-            assert (await sender.post(named(receiver, scheme="https"), {}, b"body")).status == 204
+            assert (await sender.post(_WORKSPACE_ID, named(receiver, scheme="https"), {}, b"body")).status == 204
             with pytest.raises(SendError, match="certificate"):
-                await sender.post(named(receiver, "other.test", "https"), {}, b"body")
+                await sender.post(_WORKSPACE_ID, named(receiver, "other.test", "https"), {}, b"body")
             with pytest.raises(SendError, match="certificate"):
-                await sender.post(f"https://127.0.0.1:{receiver.port}/", {}, b"body")
+                await sender.post(_WORKSPACE_ID, f"https://127.0.0.1:{receiver.port}/", {}, b"body")
     assert asked[:2] == ["receiver.test", "other.test"]
     assert len(receiver.received) == 1
 
@@ -255,5 +257,5 @@ async def test_untrusted_certificate_is_refused(tmp_path: Path) -> None:
     server, _ = certificate(tmp_path, "receiver.test")
     async with receiving(tls=server) as receiver:
         with sending(LAX, Names(["127.0.0.1"])) as sender, pytest.raises(SendError, match="certificate"):
-            await sender.post(named(receiver, scheme="https"), {}, b"body")
+            await sender.post(_WORKSPACE_ID, named(receiver, scheme="https"), {}, b"body")
     assert receiver.received == []

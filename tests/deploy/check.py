@@ -57,12 +57,35 @@ def check_chart() -> Iterator[str]:
         pod = each["spec"]["template"]["spec"]
         if pod["securityContext"]["runAsNonRoot"] is not True:
             yield f"{each['metadata']['name']} may run as root"
+    yield from refused({}, "bundleStoreUrl")
+    yield from refused(LEAST | {"replicas": 3}, "replicas")
+    # Every object of the default values: its unknown entries are refused, too.
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text())
+    for path in objects_in(defaults):
+        values: Any = {"mistyped": 1}
+        for name in reversed(path):
+            values = {name: values}
+        yield from refused(LEAST | values, "mistyped")
+
+
+# Kubernetes knows what these may hold, and `settings` has names of its own.
+OPEN = {"settings", "resources", "requests", "limits", "affinity", "securityContext"}
+
+
+def objects_in(values: dict[str, Any], *path: str) -> Iterator[tuple[str, ...]]:
+    for name, value in values.items():
+        if isinstance(value, dict) and name not in OPEN:
+            yield (*path, name)
+            yield from objects_in(value, *path, name)
+
+
+def refused(values: dict[str, Any], because: str) -> Iterator[str]:
     try:
-        Chart.load(CHART).render({}, name="quarterdeck", namespace="team")
-        yield "the chart accepts values without an object store"
+        Chart.load(CHART).render(values, name="quarterdeck", namespace="team")
+        yield f"the chart accepts {values}"
     except Exception as fault:
-        if "bundleStoreUrl" not in str(fault):
-            yield f"the chart refuses values without an object store for another reason: {fault}"
+        if because not in str(fault):
+            yield f"the chart refuses {values}, but for another reason: {fault}"
 
 
 def rendered(values: dict[str, Any]) -> Iterator[Any]:

@@ -132,6 +132,12 @@ async def polite(exchange: Exchange) -> None:
         await exchange.respond(400)
 
 
+async def discover(exchange: Exchange) -> None:
+    """As a server of the protocol 2026-07-28."""
+    found = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "ttlMs": 0, "cacheScope": "public"}
+    await exchange.result(found | {"resultType": "complete"})
+
+
 async def endless_events(exchange: Exchange) -> None:
     await exchange.start_events()
     while True:
@@ -184,7 +190,7 @@ async def many_parts(exchange: Exchange) -> None:
 
 
 async def many_values(exchange: Exchange) -> None:
-    await exchange.result({"content": [], "structuredContent": {"a": [[]] * 5_000_000}})
+    await exchange.result({"content": [], "structuredContent": {"a": [[]] * 1_000_000}})
 
 
 async def many_in_part(exchange: Exchange) -> None:

@@ -20,6 +20,7 @@ from quarterdeck.credentials.model import Authorization
 from tests.mcp.reachable import reachable_packages, reachable_python
 
 HERE = Path(__file__).parent
+_WORKSPACE_ID = uuid4()
 LOCAL = AddressExceptions.parse("127.0.0.1/32")
 # For a machine with other work to do.
 PATIENT = McpSettings(allowed_addresses=LOCAL, connect_seconds=120, call_seconds=120)
@@ -62,12 +63,12 @@ def stdio_target(command: str) -> McpTarget:
     return _target(name=command, url=None, command=command, authorization=None)
 
 
-def http_target(url: str, authorization: Authorization | None = None) -> McpTarget:
-    return _target(name="remote", url=url, command=None, authorization=authorization)
+def http_target(url: str, authorization: Authorization | None = None, workspace_id: UUID = _WORKSPACE_ID) -> McpTarget:
+    return _target(name="remote", url=url, command=None, authorization=authorization, workspace_id=workspace_id)
 
 
 def _target(**fields: Any) -> McpTarget:
-    return McpTarget(server_id=uuid4(), revision="1", **fields)
+    return McpTarget(**{"server_id": uuid4(), "workspace_id": _WORKSPACE_ID, "revision": "1", **fields})
 
 
 @asynccontextmanager

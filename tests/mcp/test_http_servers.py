@@ -75,10 +75,10 @@ async def test_real_server() -> None:
 async def test_hostile_answers_are_failures_in_bounded_memory() -> None:
     """Each server is asked to connect, to list and to call. Afterwards another server can be used."""
     floods = {
-        "/endless-events": (hostile.endless_events, "more than 16777216 bytes"),
-        "/one-endless-event": (hostile.one_endless_event, "more than 16777216 bytes|exceeded the 16777216 byte limit"),
-        "/one-gib": (hostile.one_gib, "more than 16777216 bytes"),
-        "/announced-gib": (hostile.announced_gib, "more than 16777216 bytes"),
+        "/endless-events": (hostile.endless_events, "more than 4194304 bytes"),
+        "/one-endless-event": (hostile.one_endless_event, "more than 4194304 bytes|exceeded the 4194304 byte limit"),
+        "/one-gib": (hostile.one_gib, "more than 4194304 bytes"),
+        "/announced-gib": (hostile.announced_gib, "more than 4194304 bytes"),
         "/gzip-bomb": (hostile.gzip_bomb, "compressed"),
         "/garbage": (hostile.garbage, "answered with an error: Failed to parse JSON"),
         "/invalid-result": (hostile.invalid_result, "invalid answer"),
@@ -134,7 +134,7 @@ async def test_tool_lists_are_bounded_and_cleaned() -> None:
     schema = {"type": "object"}
 
     async def many(exchange: Exchange) -> None:
-        await exchange.result({"tools": [{"name": f"tool{n}", "inputSchema": schema} for n in range(10_000)]})
+        await exchange.result({"tools": [{"name": f"tool{n}", "inputSchema": schema} for n in range(1_000)]})
 
     async def endless(exchange: Exchange) -> None:
         cursor = (exchange.seen.message.get("params") or {}).get("cursor", "")
@@ -239,6 +239,63 @@ class _Renewing:
 
     def redact(self, text: str) -> str:
         return text
+
+
+async def test_servers_that_ask_for_input_are_refused_at_once() -> None:
+    """In the stream outside of the call, and as its result."""
+    asked, refused = asyncio.Event(), asyncio.Queue[str]()
+    form = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}
+
+    async def outside(exchange: Exchange) -> None:
+        if exchange.seen.method == "GET":
+            await exchange.start_events()
+            await asked.wait()
+            await exchange.event({"id": 7, "method": "elicitation/create", "params": form})
+            await hostile.hang(exchange)
+        await refused.put(exchange.seen.message["error"]["message"])
+        await exchange.respond(202)
+
+    async def ask(exchange: Exchange) -> None:
+        asked.set()
+        await exchange.text(await refused.get())
+
+    async def tools(exchange: Exchange) -> None:
+        listed = {"tools": [{"name": "tool", "inputSchema": {"type": "object"}}], "ttlMs": 0, "cacheScope": "public"}
+        await exchange.result(listed | {"resultType": "complete"})
+
+    async def require(exchange: Exchange) -> None:
+        requests = {"who": {"method": "elicitation/create", "params": form}}
+        await exchange.result({"resultType": "input_required", "inputRequests": requests})
+
+    behaviours = {"/outside ": outside, "/outside tools/call": ask}
+    behaviours |= {"/new server/discover": hostile.discover, "/new tools/list": tools, "/new tools/call": require}
+    async with hostile.hostile_server(behaviours) as server, connections(PATIENT) as found:
+        # Without an MCP session there is no such stream.
+        server.headers = ["Mcp-Session-Id: 1"]
+        assert await call(found, http_target(server.url("/outside")), uuid4(), "tool") == "Elicitation not supported"
+        result = await found.call(http_target(server.url("/new")), uuid4(), "tool", {}, "key")
+        assert (result.is_error, result.text) == (True, "The server asked for input, which is not supported.")
+
+
+async def test_arguments_are_sent_as_headers_by_a_new_connection() -> None:
+    """As the schema asks for it, also if the tools were listed by another connection."""
+    schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+
+    async def tools(exchange: Exchange) -> None:
+        # A client that checked results by this schema would wait for a long time.
+        checked = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}}
+        tool = {"name": "tool", "inputSchema": schema, "outputSchema": checked}
+        await exchange.result({"tools": [tool], "ttlMs": 0, "cacheScope": "public", "resultType": "complete"})
+
+    async def answer(exchange: Exchange) -> None:
+        text = {"type": "text", "text": exchange.seen.headers["mcp-param-region"]}
+        structured = {"a": "a" * 40 + "!"}
+        await exchange.result({"content": [text], "structuredContent": structured, "resultType": "complete"})
+
+    behaviours = {"/new server/discover": hostile.discover, "/new tools/list": tools, "/new tools/call": answer}
+    async with hostile.hostile_server(behaviours) as server, connections(PATIENT) as found:
+        target = http_target(server.url("/new"))
+        assert (await call(found, target, uuid4(), "tool", region="eu")).startswith("eu\n")
 
 
 async def test_a_refused_token_is_renewed_once() -> None:

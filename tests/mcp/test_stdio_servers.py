@@ -161,7 +161,7 @@ async def test_hostile_servers(sandbox: Sandbox, worker: Account, tmp_path: Path
 
 
 def _kill(worker: Account) -> None:
-    for process in psutil.process_iter():
+    for process in worker.descendants():
         with suppress(psutil.Error):
-            if process.uids().real == worker.user_id and process.name() == "bash":
+            if process.name() == "bash":
                 process.send_signal(signal.SIGKILL)

@@ -28,6 +28,9 @@ from quarterdeck.core.agent_settings import SandboxSettings, WorkspaceSettings
 
 ACCOUNTS = ("root", "ordinary")
 _PR_SET_DUMPABLE = 4
+_PR_SET_CHILD_SUBREAPER = 36
+# Of the account that is used at the moment.
+_data_dir = Path("/nonexistent")
 
 
 class Ran(Struct):
@@ -44,6 +47,8 @@ class Account(Struct):
     user_id: int
     # Every user can enter it.
     folder: Path
+    # Children of the test process that are not ours, such as servers of fixtures.
+    others: set[int]
 
     def settings(self, **changed: Any) -> SandboxSettings:
         return SandboxSettings(**{"user_id": self.user_id, **changed})
@@ -61,13 +66,24 @@ class Account(Struct):
         return Child(work, self.user_id if self.name == "ordinary" and os.geteuid() == 0 else None)
 
     def processes(self) -> list[str]:
-        """Of sandboxes. Also those that have ended and for which nobody has waited."""
+        """Of sandboxes and of workers. Also those that have ended and for which nobody has waited.
+
+        Not all processes of the user: other tests run as the same one, if that is not root."""
         found = []
-        for process in psutil.process_iter():
-            with suppress(psutil.Error):
-                if process.uids().real == self.user_id and process.pid != os.getpid():
-                    found.append(f"{process.pid} {process.name()} {process.status()}")
+        for process in self.descendants():
+            with suppress(psutil.NoSuchProcess):
+                found.append(f"{process.pid} {process.name()} {process.status()}")
         return found
+
+    def descendants(self) -> list[psutil.Process]:
+        own = [child for child in psutil.Process().children() if child.pid not in self.others]
+        return own + [below for child in own for below in _children(child)]
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    with suppress(psutil.NoSuchProcess):
+        return process.children(recursive=True)
+    return []
 
 
 class Child:
@@ -114,28 +130,50 @@ class Child:
         os.close(self._reader)
 
 
+def new_user_id() -> int:
+    """The first of as many users as a worker has by default, which nothing else uses. Only root can choose."""
+    return os.geteuid() or 1_000_000 + SandboxSettings().users * secrets.randbelow(1_000_000)
+
+
 @contextmanager
 def account(name: str) -> Iterator[Account]:
     if name == "root" and os.geteuid() != 0:
         pytest.skip("needs root")
-    if name == "ordinary" and os.geteuid() == 0 and Program(1).descriptors:
+    if name == "ordinary" and os.geteuid() == 0 and Program(is_started_by_others=True).descriptors:
         pytest.skip("another user cannot enter the folder of bwrap")
-    user_id = os.geteuid() if os.geteuid() != 0 else 1_000_000 + secrets.randbelow(1_000_000)
+    user_id = new_user_id()
     folder = Path(tempfile.mkdtemp(dir="/var/tmp", prefix="quarterdeck-test-"))
     folder.chmod(0o755)
+    others = {child.pid for child in psutil.Process().children()}
     # Other tests kill workers at the same time, whose groups are not ours.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cgroups, "_PREFIX", f"quarterdeck-test-{user_id}-{secrets.token_hex(4)}-")
+        patch.setattr("tests.sandbox.accounts._data_dir", folder / "data")
+        _adopt_orphans(True)
         try:
-            yield Account(name, user_id, folder)
+            yield Account(name, user_id, folder, others)
         finally:
+            _adopt_orphans(False)
+            _reap_orphans(others)
             shutil.rmtree(folder)
 
 
+def _adopt_orphans(is_adopting: bool) -> None:
+    """Processes of a worker that was killed become children of this process."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(is_adopting), 0, 0, 0)
+
+
+def _reap_orphans(others: set[int]) -> None:
+    for child in psutil.Process().children():
+        if child.pid not in others:
+            with suppress(ChildProcessError):
+                os.waitpid(child.pid, os.WNOHANG)
+
+
 async def bubblewrap(
-    settings: SandboxSettings, workspace: WorkspaceSettings | None = None, data_dir: Path = Path("/nonexistent")
+    settings: SandboxSettings, workspace: WorkspaceSettings | None = None, data_dir: Path | None = None
 ) -> Bubblewrap:
-    sandbox = Bubblewrap(settings, workspace or WorkspaceSettings(), data_dir)
+    sandbox = Bubblewrap(settings, workspace or WorkspaceSettings(), data_dir or _data_dir)
     await sandbox.check()
     return sandbox
 
@@ -145,6 +183,7 @@ async def run(sandbox: Sandbox, script: str, folder: Path, seconds: float = 60.0
         command = Command(
             arguments=["/bin/bash", "-c", script],
             folder=folder,
+            user_id=None if sandbox.users is None else sandbox.users.first,
             read_only={f"skills/{name}": path for name, path in read_only.items()},
             output=output,
             seconds=seconds,

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 import signal
 import time
 from collections.abc import Callable
@@ -117,6 +118,48 @@ def test_killed_worker_takes_its_commands_along(name: str) -> None:
         # The next start removes what it could not remove itself.
         find_parents(SandboxSettings())
         assert left_cgroups() == []
+
+
+# Ways to take space without writing: fallocate with and without FALLOC_FL_KEEP_SIZE, FALLOC_FL_ZERO_RANGE, and
+# FS_IOC_RESVSP. Prints what the files and the output take on the disk. Ends before they could be measured.
+_RESERVE = """
+import ctypes, fcntl, os, struct
+libc = ctypes.CDLL(None)
+files = [os.open(name, os.O_RDWR | os.O_CREAT) for name in "abcd"]
+size = 1 << 30
+for file, mode in zip(files, (0, 1, 0x11)):
+    for _ in range(2):
+        libc.fallocate(file, mode, ctypes.c_long(0), ctypes.c_long(size if mode & 1 else 8 << 20))
+        file = 1
+try:
+    fcntl.ioctl(files[3], 0x40305828, struct.pack("hhxxxxqqii16x", 0, 0, 0, size, 0, 0))
+except OSError:
+    pass
+print(sum(os.fstat(file).st_blocks * 512 for file in (1, *files)))
+os.posix_fallocate(files[0], 0, 1 << 20)
+print(os.fstat(files[0]).st_size)
+"""
+
+
+@pytest.mark.parametrize("name", ACCOUNTS)
+def test_space_is_only_taken_by_writing(name: str) -> None:
+    async def work() -> Ran:
+        sandbox = await bubblewrap(worker.settings(), _WORKSPACE)
+        return await run(sandbox, f"exec python3 -c {shlex.quote(_RESERVE)}", folder)
+
+    with account(name) as worker:
+        folder = worker.new_folder("own")
+        ran = worker.run(work)
+        assert ran.output == f"0\n{1 << 20}\n", ran
+
+
+async def test_a_full_disk_stops_commands() -> None:
+    """Whatever filled it: not all files can be measured."""
+    with account("root" if os.geteuid() == 0 else "ordinary") as worker:
+        sandbox = await bubblewrap(worker.settings())
+        sandbox._workspace = WorkspaceSettings(free_bytes=1 << 60)
+        ran = await run(sandbox, "sleep 1000", worker.new_folder("own"))
+        assert "the disk of the host has less than" in str(ran.outcome.stopped)
 
 
 def _wait_for(condition: Callable[[], bool]) -> None:

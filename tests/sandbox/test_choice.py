@@ -5,18 +5,19 @@ import ctypes
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from quarterdeck.agents.sandbox.cgroups import version_2_parents
 from quarterdeck.agents.sandbox.choice import find_sandbox, why_no_sandbox
 from quarterdeck.agents.sandbox.model import Outcome, SandboxUnavailable, Service
+from quarterdeck.agents.sandbox.output_tail import ErrorTail
 from quarterdeck.core.agent_settings import SandboxSettings, WorkspaceSettings
 from tests.pages import blocks_of, texts_of
-from tests.sandbox.accounts import account, run
+from tests.sandbox.accounts import Child, account, run
 
 _DOCS = Path(__file__).parents[2] / "docs" / "sandbox.md"
 _CLONE_NEWUSER = 0x10000000
@@ -58,6 +59,20 @@ def test_without_user_namespaces() -> None:
         assert named_found.startswith("bubblewrap did not start: bwrap: ")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_root_of_few_users_says_what_to_do(tmp_path: Path) -> None:
+    """As in a container without a range of users."""
+
+    async def work() -> str | None:
+        _forbid_user_namespaces()
+        return await why_no_sandbox(SandboxSettings(), WorkspaceSettings(), tmp_path)
+
+    assert Child(work, None).result() == (
+        "bubblewrap needs the user 64000, which this root cannot use (Invalid argument): run as an ordinary user, or "
+        "set QUARTERDECK_SANDBOX_USER_ID to a user of this container that has no account"
+    )
+
+
 def _forbid_user_namespaces() -> None:
     """In this process, by a namespace of its own that allows no further ones."""
     user = os.geteuid()
@@ -83,6 +98,8 @@ def test_groups_of_version_2_are_created_only_where_they_were_delegated(
         (folder / "cgroup.subtree_control").write_text("")
     assert list(version_2_parents(own)) == []
     (own.parent / "cgroup.subtree_control").write_text("cpu memory pids")
+    # The kernel would add to it, not replace it.
+    (own.parent / "cgroup.subtree_control").chmod(0o444)
     monkeypatch.setattr(os, "geteuid", lambda: own.parent.stat().st_uid + 1)
     assert list(version_2_parents(own)) == []
     if own.parent.stat().st_uid != 0:
@@ -103,15 +120,20 @@ async def test_the_adapter_in_the_documentation(tmp_path: Path) -> None:
     assert (ran.outcome, ran.output) == (Outcome(4), "said\n")
     assert sorted(os.listdir(folder)) == ["kept"]
     assert not (tmp_path / "machine").exists()
-    with tempfile.TemporaryFile() as errors:
-        service = Service(
-            arguments=["cat"], environment={}, network=False, readable=[], errors=errors, buffer_bytes=1024
-        )
-        async with remote.serve(service) as pipes:
-            pipes.stdin.write(b"line\n")
-            assert await pipes.stdout.readline() == b"line\n"
-            pipes.stdin.close()
-            assert await pipes.stdout.read() == b""
+    service = Service(
+        workspace_id=uuid4(),
+        arguments=["cat"],
+        environment={},
+        network=False,
+        readable=[],
+        errors=ErrorTail(),
+        buffer_bytes=1024,
+    )
+    async with remote.serve(service) as pipes:
+        pipes.stdin.write(b"line\n")
+        assert await pipes.stdout.readline() == b"line\n"
+        pipes.stdin.close()
+        assert await pipes.stdout.read() == b""
     assert not (tmp_path / "machine").exists()
 
 

@@ -7,12 +7,15 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
+import msgspec
 import pytest
 
 from quarterdeck.agents.sandbox.choice import find_sandbox
 from quarterdeck.agents.sandbox.container import Container, run_arguments, serve_arguments
 from quarterdeck.agents.sandbox.model import Command, SandboxUnavailable, Service
+from quarterdeck.agents.sandbox.output_tail import ErrorTail
 from quarterdeck.core.agent_settings import SandboxSettings, WorkspaceSettings
 from tests.sandbox.accounts import account, run
 
@@ -20,18 +23,21 @@ _MIB = 1024 * 1024
 _PROGRAMS = ("bash", "cat", "head", "id", "ls", "sleep", "timeout", "touch", "yes")
 
 
-def test_the_command_line(tmp_path: Path) -> None:
+def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = SandboxSettings(container_command="/usr/bin/podman", container_image="tools:1", memory_bytes=100 * _MIB)
     with (tmp_path / "output").open("wb") as output:
         command = Command(
             arguments=["bash", "-c", "make"],
             folder=Path("/srv/one"),
+            user_id=64_000,
             read_only={"skills/pdf": Path("/srv/pdf")},
             output=output,
             seconds=1.5,
         )
-        as_root = run_arguments(settings, WorkspaceSettings(file_bytes=5000), command, "name-1", 0)
-        as_other = run_arguments(settings, WorkspaceSettings(), command, "name-1", 1234)
+        as_root = run_arguments(settings, WorkspaceSettings(file_bytes=5000), command, "name-1")
+        monkeypatch.setattr(os, "geteuid", lambda: 1234)
+        other = msgspec.structs.replace(command, user_id=None)
+        as_other = run_arguments(settings, WorkspaceSettings(), other, "name-1")
     text = " ".join(as_root)
     assert text == (
         "run --rm --init --pull never --name name-1 --hostname sandbox --network none --read-only --cap-drop ALL "
@@ -49,18 +55,18 @@ def test_the_command_line(tmp_path: Path) -> None:
 
 
 def test_the_command_line_of_a_service(tmp_path: Path) -> None:
-    with (tmp_path / "errors").open("wb") as errors:
-        service = Service(
-            arguments=["node", "server.js"],
-            environment={"TOKEN": "the secret", "HOME": "/workspace"},
-            network=True,
-            readable=[Path("/opt/servers")],
-            errors=errors,
-            buffer_bytes=_MIB,
-        )
-        text = " ".join(
-            serve_arguments(SandboxSettings(container_image="tools:1"), WorkspaceSettings(), service, "name-1", 0)
-        )
+    service = Service(
+        workspace_id=uuid4(),
+        arguments=["node", "server.js"],
+        environment={"TOKEN": "the secret", "HOME": "/workspace"},
+        network=True,
+        readable=[Path("/opt/servers")],
+        errors=ErrorTail(),
+        buffer_bytes=_MIB,
+    )
+    text = " ".join(
+        serve_arguments(SandboxSettings(container_image="tools:1"), WorkspaceSettings(), service, [], "name-1", 64_000)
+    )
     assert text.startswith("run --interactive --rm --init --pull never --name name-1 --hostname sandbox --read-only ")
     assert "--mount type=bind,source=/opt/servers,target=/opt/servers,readonly" in text
     assert "--env TOKEN --env HOME " in text
@@ -134,23 +140,23 @@ async def _try_services(sandbox: Container, readable: Path) -> None:
         """echo "$PWD $SECRET $(ls -A) $(cat "$1"/SKILL.md)"; touch kept; read -r line; echo "got $line"; sleep 1000"""
     )
     for is_closed in (True, False):
-        with tempfile.TemporaryFile() as errors:
-            service = Service(
-                arguments=["bash", "-c", script, "bash", str(readable)],
-                environment={"SECRET": "of the operator"},
-                network=False,
-                readable=[readable],
-                errors=errors,
-                buffer_bytes=_MIB,
-            )
-            async with sandbox.serve(service) as pipes:
-                assert await pipes.stdout.readline() == b"/workspace of the operator  read me\n"
-                pipes.stdin.write(b"one\n")
-                assert await pipes.stdout.readline() == b"got one\n"
-                if is_closed:
-                    # As after the death of the worker.
-                    pipes.stdin.write_eof()
-                    assert await pipes.stdout.read() == b""
+        service = Service(
+            workspace_id=uuid4(),
+            arguments=["bash", "-c", script, "bash", str(readable)],
+            environment={"SECRET": "of the operator"},
+            network=False,
+            readable=[readable],
+            errors=ErrorTail(),
+            buffer_bytes=_MIB,
+        )
+        async with sandbox.serve(service) as pipes:
+            assert await pipes.stdout.readline() == b"/workspace of the operator  read me\n"
+            pipes.stdin.write(b"one\n")
+            assert await pipes.stdout.readline() == b"got one\n"
+            if is_closed:
+                # As after the death of the worker.
+                pipes.stdin.write_eof()
+                assert await pipes.stdout.read() == b""
 
 
 @pytest.mark.long
@@ -159,7 +165,7 @@ async def test_commands_in_containers(engine: SandboxSettings, tmp_path: Path) -
         worker.user_id = engine.user_id
         folder, skill = worker.new_folder("own"), worker.new_folder("skill")
         (skill / "SKILL.md").write_text("read me\n")
-        sandbox = Container(engine, WorkspaceSettings(bytes=16 * _MIB, file_bytes=8 * _MIB))
+        sandbox = Container(engine, WorkspaceSettings(bytes=16 * _MIB, file_bytes=8 * _MIB), tmp_path)
         await sandbox.check()
         script = """
             id -u; cat skills/pdf/SKILL.md; touch kept

@@ -273,7 +273,7 @@ def _own_mcp_servers() -> Iterator[StoreCall]:
 def _own_deliveries() -> Iterator[StoreCall]:
     a = ALPHA
     claimed = Claimed(a.delivery, a.webhook, "run.succeeded", b"x", 0, 1)
-    receiver = Receiver(a.webhook, a.url, a.name, True, [])
+    receiver = Receiver(a.webhook, a.workspace, a.url, a.name, True, [])
     webhook = NewWebhook(new_id(), a.workspace, a.url, a.name, [WebhookEvent.RUN_FAILED], None, b"x", a.user)
     for outcome in (
         Outcome(duration_ms=1, status=200),
@@ -285,7 +285,12 @@ def _own_deliveries() -> Iterator[StoreCall]:
     yield lambda c, a, b: deliveries.give_up(c, [a.delivery], "x")
     yield lambda c, a, b: deliveries.forget(c, [a.delivery])
     credential = StoredCredential(
-        id=new_id(), kind=CredentialType.BEARER, parameters=Parameters(), secret=b"x", revision=1
+        id=new_id(),
+        workspace_id=a.workspace,
+        kind=CredentialType.BEARER,
+        parameters=Parameters(),
+        secret=b"x",
+        revision=1,
     )
     yield lambda c, a, b: credentials.lock_workspace(c, a.workspace)
     yield lambda c, a, b: credentials.add(c, a.workspace, a.user, "x", credential)

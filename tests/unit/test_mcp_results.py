@@ -24,7 +24,7 @@ def test_images_are_what_they_say() -> None:
     broken = [_image(b"<html>", media_type) for media_type in _STARTS]
     svg = _image(b"<svg/>", "image/svg+xml")
     large = _image(_STARTS["image/png"] + bytes(100), "image/png")
-    result = to_result(types.CallToolResult(content=[*images, *broken, svg, large]), 50, lambda text: text)
+    result = to_result(types.CallToolResult(content=[*images, *broken, svg, large]), 50, 10_000, lambda text: text)
     assert [image.media_type for image in result.images] == list(_STARTS)
     assert result.text.splitlines() == [
         *(f"[An image was left out: its content is not {media_type}.]" for media_type in _STARTS),

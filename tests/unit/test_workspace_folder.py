@@ -231,6 +231,7 @@ class Memory:
 
     def __init__(self, folder: Path) -> None:
         self.session_id = uuid4()
+        self.workspace_id = uuid4()
         self.blobs: BlobStore = open_blob_store(None, folder)
         self.files: dict[str, ManifestFile] = {}
         self.number = 0
@@ -279,7 +280,8 @@ def change_at_random(folder: Path, chance: random.Random) -> None:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(chance.choice([b"x", b"y", b"", b"z" * 300_000]))
             case 3:
-                path.chmod(chance.choice([0o644, 0o700, 0o555]))
+                # Everything can still be listed, so that `tree` sees it also if the user is not root.
+                path.chmod(chance.choice([0o644, 0o700, 0o555]) | (0o500 if path.is_dir() else 0))
             case 4:
                 path.symlink_to(chance.choice(["a", "./b", "nowhere"]))
             case 5:
@@ -316,6 +318,31 @@ async def test_another_worker_has_the_same_files(tmp_path: Path) -> None:
     await first.close()
     await second.close()
     assert os.listdir(tmp_path / "one") == []
+
+
+async def test_folders_that_their_owner_may_not_change(tmp_path: Path) -> None:
+    """As an ordinary user, who is also the user of commands."""
+    stored = Memory(tmp_path / "data")
+    folders = Folders(tmp_path / "one", None, 1)
+
+    def protect(folder: Folder) -> None:
+        (folder.path / "a").mkdir()
+        (folder.path / "a" / "f").write_text("x")
+        os.mkfifo(folder.path / "a" / "pipe")
+        (folder.path / "a").chmod(0o500)
+        folder.path.chmod(0)
+
+    workspace = Workspace(folders, stored, WorkspaceSettings())
+    _, changes, notice = await workspace.write(protect)
+    assert changes is not None
+    assert "a/pipe" in notice
+    workspace.stored(stored.apply(changes))
+    workspace.close()
+    stored.apply(FileChanges(written=[], deleted=list(stored.files)))
+    reader = Workspace(folders, stored, WorkspaceSettings())
+    assert await reader.read(lambda folder: tree(folder.path)) == {}
+    reader.close()
+    await folders.close()
 
 
 def test_a_file_that_was_just_written_is_read_again(inside: Path, opened: int) -> None:
@@ -386,13 +413,13 @@ async def test_roots_of_dead_workers_are_removed(tmp_path: Path) -> None:
     dead = base / "dead"
     (dead / "sessions/x").mkdir(parents=True)
     (dead / "sessions/x/file").write_text("left behind")
-    kept = [living.take(uuid4()), living.take(uuid4())]
+    kept = [living.take(uuid4(), uuid4()), living.take(uuid4(), uuid4())]
     for folder in kept:
         living.give_back(folder)
     after = Folders(base, None, 1)
     await after.close()
     assert os.listdir(base) == [living.root.name], "a living worker keeps its root"
-    assert living.take(kept[1].session_id) is kept[1]
-    assert living.take(kept[0].session_id) is not kept[0], "only one was kept"
+    assert living.take(kept[1].session_id, uuid4()) is kept[1]
+    assert living.take(kept[0].session_id, uuid4()) is not kept[0], "only one was kept"
     await living.close()
     assert os.listdir(base) == []

@@ -59,7 +59,12 @@ async def _bash(place: Place, arguments: dict[str, Any], context: CallContext) -
     async def run(folder: Folder) -> tuple[Outcome, str]:
         with tempfile.TemporaryFile(dir=place.workspace.spools) as output:
             order = Command(
-                arguments=["bash", "-c", command], folder=folder.path, read_only=mounts, output=output, seconds=seconds
+                arguments=["bash", "-c", command],
+                folder=folder.path,
+                user_id=folder.owner,
+                read_only=mounts,
+                output=output,
+                seconds=seconds,
             )
             fcntl.fcntl(output, fcntl.F_SETFL, fcntl.fcntl(output, fcntl.F_GETFL) | os.O_APPEND)
             showing = asyncio.create_task(_show(output, context.on_output, place.delta_seconds))
@@ -69,9 +74,7 @@ async def _bash(place: Place, arguments: dict[str, Any], context: CallContext) -
                 showing.cancel()
                 await asyncio.wait({showing})
             limit = max(_NOTICES_BYTES, min(place.settings.output_bytes, place.result_bytes - _NOTICES_BYTES))
-            return outcome, await place.workspace.in_folder(
-                folder, lambda: _keep(folder, output, limit, place, context.key)
-            )
+            return outcome, await place.workspace.in_folder(folder, lambda: _keep(folder, output, limit, context.key))
 
     (outcome, text), changes, notice = await place.workspace.change(run)
     return Output(f"{_result(outcome, text)}{notice}", changes)
@@ -111,7 +114,7 @@ async def _show(output: IO[bytes], on_output: Callable[[str], None], interval_se
             on_output(decoder.decode(piece).replace("\0", "\ufffd"))
 
 
-def _keep(folder: Folder, output: IO[bytes], limit: int, place: Place, key: str) -> str:
+def _keep(folder: Folder, output: IO[bytes], limit: int, key: str) -> str:
     """The output as the model is shown it. If it is cut, the whole goes into the workspace."""
     size = os.fstat(output.fileno()).st_size
     text = _text(os.pread(output.fileno(), limit, 0))
@@ -123,8 +126,8 @@ def _keep(folder: Folder, output: IO[bytes], limit: int, place: Place, key: str)
     path = f"{OUTPUT_FOLDER}/{key[:8]}.txt"
     where = f"The whole output is in {path}"
     try:
-        with descriptor(make_folders(folder.descriptor, OUTPUT_FOLDER, place.workspace.owner)) as parent:
-            replace_file(parent, f"{key[:8]}.txt", _pieces(output, size), place.workspace.owner)
+        with descriptor(make_folders(folder.descriptor, OUTPUT_FOLDER, folder.owner)) as parent:
+            replace_file(parent, f"{key[:8]}.txt", _pieces(output, size), folder.owner)
     except OSError:
         # The command made a file or a link at this path.
         where = f"The whole output could not be written to {path}"

@@ -42,7 +42,7 @@ async def _edit(place: Place, arguments: dict[str, Any], context: CallContext) -
             advice = "Read the file again." if count == 0 else "Add lines around it that make it unique."
             raise Refusal(f'the text occurs {count} times in "{shown(path)}", not once. {advice}')
         after = before.replace(old, new)
-        put_file(folder, path, after.encode(), place.workspace.owner)
+        put_file(folder, path, after.encode())
         return unified_diff(path, before, after) or "The file has this text already."
 
     text, changes, notice = await place.workspace.write(edit)

@@ -34,7 +34,7 @@ async def _write(place: Place, arguments: dict[str, Any], context: CallContext) 
     content = encoded(text_argument(arguments, "content"))
 
     def write(folder: Folder) -> str:
-        before = put_file(folder, path, content, place.workspace.owner)
+        before = put_file(folder, path, content)
         if before is None:
             return f'Created "{shown(path)}" ({len(content)} bytes).'
         text = f'Replaced "{shown(path)}" ({len(content)} bytes).'
@@ -52,17 +52,17 @@ def encoded(text: str) -> bytes:
         raise Refusal("the text has characters that UTF-8 cannot represent.") from fault
 
 
-def put_file(folder: Folder, path: str, content: bytes, owner: int | None) -> bytes | None:
+def put_file(folder: Folder, path: str, content: bytes) -> bytes | None:
     """The content that was replaced, as far as a diff needs it. None: there was no file."""
     above, _, name = path.rpartition("/")
     with reported(shown(path)):
         before = _before(folder.descriptor, path)
-        with descriptor(make_folders(folder.descriptor, above, owner)) as parent:
+        with descriptor(make_folders(folder.descriptor, above, folder.owner)) as parent:
             with suppress(FileNotFoundError):
                 if stat.S_ISLNK(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
                     target = shown(os.readlink(name, dir_fd=parent))
                     raise Refusal(f'"{shown(path)}" is a link to "{target}". Write to its target.')
-            replace_file(parent, name, [content], owner)
+            replace_file(parent, name, [content], folder.owner)
         return before
 
 

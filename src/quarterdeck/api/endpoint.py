@@ -22,14 +22,18 @@ from quarterdeck.http.request import Request
 from quarterdeck.http.responses import error_response, json_response
 
 Respond = Callable[[Scope, Receive], Awaitable[Response]]
+# None: the request is not refused.
+Check = Callable[[Scope], Awaitable[Response | None]]
 
 _NOT_MODIFIED = 304
 _REPLAYED = {"Idempotency-Replayed": "true"}
 
 
 class Endpoint:
-    def __init__(self, methods: dict[str, Respond]) -> None:
+    def __init__(self, methods: dict[str, Respond], check: Check | None = None) -> None:
+        """`check` raises or answers before a 405."""
         self._methods = dict(methods)
+        self._check = check
         if "GET" in methods:
             self._methods["HEAD"] = methods["GET"]
         self._allow = ", ".join(sorted(self._methods))
@@ -41,9 +45,13 @@ class Endpoint:
         elif is_preflight(scope):
             response = preflight_response(self._allow)
         else:
-            fault = ServiceError(Kind.WRONG_METHOD, f"This path answers {self._allow}.")
-            response = error_response(fault, {"Allow": self._allow})
+            response = await self._wrong_method(scope)
         await response(scope, receive, send)
+
+    async def _wrong_method(self, scope: Scope) -> Response:
+        refused = None if self._check is None else await self._check(scope)
+        fault = ServiceError(Kind.WRONG_METHOD, f"This path answers {self._allow}.")
+        return refused or error_response(fault, {"Allow": self._allow})
 
 
 class Executor:

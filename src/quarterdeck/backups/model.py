@@ -75,10 +75,6 @@ class Manifest(Struct, frozen=True):
         return sum(table.rows for table in self.tables)
 
     @property
-    def has_webhooks(self) -> bool:
-        return any(table.name == "app.webhooks" and table.rows for table in self.tables)
-
-    @property
     def entries(self) -> list[TableEntry | ArchiveEntry | KeysEntry]:
         return [*self.tables, *self.archives, *([self.keys] if self.keys else [])]
 

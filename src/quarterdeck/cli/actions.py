@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from quarterdeck.client import Client
     from quarterdeck.client.models import ActionBody
 
-app = typer.Typer(rich_markup_mode=None, help="List and answer what runs wait for.")
+app = typer.Typer(rich_markup_mode=None, help="List and answer actions, for which runs wait.")
 
 _MAX_ARGUMENTS_CHARACTERS = 60
 
@@ -153,11 +153,13 @@ def resolve(
     allow: Annotated[bool, typer.Option("--allow", help="Approval: allow the call.")] = False,
     deny: Annotated[bool, typer.Option("--deny", help="Approval: deny the call.")] = False,
     message: Annotated[
-        str | None, typer.Option(parser=text, metavar="TEXT", help="With --deny: told to the model.")
+        str | None, typer.Option(parser=text, metavar="TEXT", help="With --deny: message for the model.")
     ] = None,
     arguments: Annotated[
         dict[str, Any] | None,
-        typer.Option(parser=json_object, metavar="JSON", help="With --allow: replaces the arguments of the model."),
+        typer.Option(
+            parser=json_object, metavar="JSON", help="With --allow: arguments to use instead of those of the model."
+        ),
     ] = None,
     remember: Annotated[
         bool, typer.Option("--remember", help="With --allow: allow this tool for the rest of the session.")

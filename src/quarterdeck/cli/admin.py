@@ -35,7 +35,7 @@ BackupFile = Annotated[str, typer.Argument(parser=file_name, metavar="FILE", hel
 @app.command()
 def create_workspace(
     name: Annotated[str, typer.Option(parser=line, metavar="NAME", help="Name of the workspace.")],
-    owner_email: Email,
+    owner_email: Annotated[str, typer.Option(parser=email, metavar="EMAIL", help="Email address of the owner.")],
     as_json: AsJson = False,
     data: Data = None,
 ) -> None:
@@ -229,18 +229,8 @@ def set_user(
 @app.command("reseal-webhooks", hidden=True)
 @app.command()
 def reseal_secrets(as_json: AsJson = False, data: Data = None) -> None:
-    """Encrypt all secrets with the first sealing key. Older keys can be removed then."""
-    from quarterdeck.core.secret_encryption import SecretCipher
-    from quarterdeck.credentials import service as credentials
-    from quarterdeck.webhooks import service as webhooks
-
-    async def reseal(connection: "Connection", settings: "Settings") -> int:
-        cipher = SecretCipher(settings.webhook, settings.data_dir)
-        async with connection.transaction():
-            resealed = await webhooks.reseal_webhooks(connection, cipher)
-            return resealed + await credentials.reseal_credentials(connection, cipher)
-
-    resealed = _on_database(data, reseal)
+    """Encrypt all secrets with the first sealing key. Older keys can then be removed."""
+    resealed = _on_database(data, _reseal)
     _show({"resealed": resealed}, f"resealed {resealed} secrets", as_json=as_json)
 
 
@@ -285,23 +275,18 @@ def restore(file: BackupFile, as_json: AsJson = False, data: Data = None) -> Non
     )
     counts = {"rows": made.rows, "archives": len(made.archives), "webhook_keys": made.keys is not None}
     _show({"release": made.release, "created_at": made.created_at, **counts}, text, as_json=as_json)
-    if made.keys is None and made.has_webhooks:
-        note("The backup has no keys that encrypt secrets. Copy webhook.keys or set QUARTERDECK_WEBHOOK_SEALING_KEYS.")
+    if missing := _on_database(data, _missing_keys):
+        note(missing)
 
 
 @app.command()
 def move_bundles(
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Copy: delete nothing in the store that the contents come from.")
-    ] = False,
-    concurrency: Annotated[
-        int, typer.Option(min=1, max=64, metavar="COUNT", help="Contents that are copied at the same time.")
-    ] = 8,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the contents in the old store.")] = False,
+    concurrency: Annotated[int, typer.Option(min=1, max=64, metavar="COUNT", help="Number of parallel copies.")] = 8,
     as_json: AsJson = False,
     data: Data = None,
 ) -> None:
-    """Move skill archives and files to another store. From the fallback store to the bundle store; the server can keep
-    running."""
+    """Move skill archives and files from the fallback store to the bundle store. The server can keep running."""
     from quarterdeck.cli.bundle_move import move_bundles as move
 
     moved = move(_settings(data), keep=keep, concurrency=concurrency)
@@ -333,6 +318,31 @@ def _on_database(data: str | None, work: "Callable[[Connection, Settings], Await
         return await work(connection, settings)
 
     return on_database(settings, on_connection)
+
+
+async def _reseal(connection: "Connection", settings: "Settings", *, try_only: bool = False) -> int:
+    from quarterdeck.core.secret_encryption import SecretCipher
+    from quarterdeck.credentials import service as credentials
+    from quarterdeck.webhooks import service as webhooks
+
+    cipher = SecretCipher(settings.webhook, settings.data_dir)
+    async with connection.transaction(force_rollback=try_only):
+        resealed = await webhooks.reseal_webhooks(connection, cipher)
+        return resealed + await credentials.reseal_credentials(connection, cipher)
+
+
+async def _missing_keys(connection: "Connection", settings: "Settings") -> str | None:
+    """What is missing to decrypt the stored secrets, and where it belongs."""
+    from quarterdeck.core.errors import ServiceError
+    from quarterdeck.core.secret_encryption import KEY_FILE
+
+    try:
+        await _reseal(connection, settings, try_only=True)
+    except ServiceError as error:
+        if settings.webhook.sealing_keys is not None:
+            return f"{error} Add it to QUARTERDECK_WEBHOOK_SEALING_KEYS."
+        return f"{error} Copy {KEY_FILE} to {settings.data_dir} or set QUARTERDECK_WEBHOOK_SEALING_KEYS."
+    return None
 
 
 def _or_unset(given: T | None) -> T | UnsetType:

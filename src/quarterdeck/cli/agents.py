@@ -85,9 +85,7 @@ def push(
     agent: AgentId,
     folder: Annotated[str, typer.Argument(parser=file_name, metavar="DIR", help="Folder of the agent.")],
     create: Annotated[bool, typer.Option("--create", help="Create the agent if it does not exist.")] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Also push unchanged content and unchanged templates.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Push even if nothing has changed.")] = False,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:

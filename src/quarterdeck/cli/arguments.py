@@ -28,7 +28,7 @@ SessionOfRun = Annotated[
         "--session",
         parser=text,
         metavar="SESSION",
-        help="Session of the run, to look up an ID prefix. Default: the 20 newest sessions.",
+        help="Session in which to look up an ID prefix. Default: the 20 newest sessions.",
         autocompletion=completion.sessions,
     ),
 ]

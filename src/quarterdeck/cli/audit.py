@@ -57,7 +57,7 @@ def audit(
     ] = None,
     object_: Annotated[
         str | None,
-        typer.Option("--object", parser=text, metavar="OBJECT", help="Only this object: ID, prefix or name."),
+        typer.Option("--object", parser=text, metavar="OBJECT", help="Only this object: ID, ID prefix or name."),
     ] = None,
     user: Annotated[
         str | None, typer.Option("--user", parser=text, metavar="USER", help="Only changes by this user: ID or email.")

@@ -6,7 +6,7 @@ import os
 import ssl
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from socket import socket
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
@@ -72,7 +72,7 @@ class CommandClient(Client):
         workspace_id: "Id | None",
         silence_seconds: float,
         opened: "Callable[[httpx.Response], None]" = lambda response: None,
-    ) -> "Iterator[Event | Delta]":
+    ) -> "Generator[Event | Delta, None, None]":
         self._open_httpx()
         return super()._follow(follower, path, workspace_id, silence_seconds, opened)
 

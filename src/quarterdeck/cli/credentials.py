@@ -17,7 +17,7 @@ from quarterdeck.cli.output import actor_name, cell, date_text, print_json, prin
 if TYPE_CHECKING:
     from quarterdeck.client.models import CredentialBody
 
-app = typer.Typer(rich_markup_mode=None, help="Manage the secrets that MCP servers are called with.")
+app = typer.Typer(rich_markup_mode=None, help="Manage secrets for MCP servers.")
 
 
 class Kind(StrEnum):
@@ -59,14 +59,19 @@ def add(
         typer.Option("--kind", metavar="KIND", help="bearer, header or oauth (client credentials)."),
     ] = Kind.BEARER,
     header: Annotated[
-        str | None, typer.Option(parser=text, metavar="NAME", help="Header that holds the secret. For header.")
+        str | None,
+        typer.Option(parser=text, metavar="NAME", help="Name of the header for the secret. Only for header."),
     ] = None,
     token_url: Annotated[
-        str | None, typer.Option(parser=text, metavar="URL", help="Where tokens are issued. For oauth.")
+        str | None, typer.Option(parser=text, metavar="URL", help="Token endpoint. Only for oauth.")
     ] = None,
-    client_id: Annotated[str | None, typer.Option(parser=text, metavar="ID", help="Client ID. For oauth.")] = None,
-    scope: Annotated[str | None, typer.Option(parser=text, metavar="SCOPE", help="Scopes. For oauth.")] = None,
-    audience: Annotated[str | None, typer.Option(parser=text, metavar="AUDIENCE", help="For oauth.")] = None,
+    client_id: Annotated[str | None, typer.Option(parser=text, metavar="ID", help="Client ID. Only for oauth.")] = None,
+    scope: Annotated[
+        str | None, typer.Option(parser=text, metavar="SCOPE", help="Scopes to request. Only for oauth.")
+    ] = None,
+    audience: Annotated[
+        str | None, typer.Option(parser=text, metavar="AUDIENCE", help="Audience to request. Only for oauth.")
+    ] = None,
     secret_file: SecretFile = None,
     profile: Profile = None,
     as_json: AsJson = False,

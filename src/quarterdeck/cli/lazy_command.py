@@ -26,5 +26,8 @@ class LazyCommand(TyperCommand):
         return command
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """The context is that of the loaded command, which typer then invokes."""
-        return self.load().make_context(info_name, args, parent, **extra)
+        """The context is that of the loaded command, which typer then invokes. A group without a verb shows help."""
+        loaded = self.load()
+        if isinstance(loaded, TyperGroup) and not args and not extra.get("resilient_parsing"):
+            args = ["--help"]
+        return loaded.make_context(info_name, args, parent, **extra)

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None, help="Manage MCP servers, whose tools agents can call.")
 
-Name = Annotated[str, typer.Argument(parser=line, metavar="NAME", help="Begins the names of its tools: NAME__TOOL.")]
+Name = Annotated[
+    str, typer.Argument(parser=line, metavar="NAME", help="Name of the server. Its tools are called NAME__TOOL.")
+]
 Url = Annotated[
     str | None, typer.Option("--url", parser=text, metavar="URL", help="Address of the server (streamable HTTP).")
 ]
@@ -41,7 +43,7 @@ Credential = Annotated[
         "--credential",
         parser=text,
         metavar="CREDENTIAL",
-        help="ID or name of the credential that the server is called with.",
+        help="ID or name of the credential for the server.",
         autocompletion=completion.credentials,
     ),
 ]

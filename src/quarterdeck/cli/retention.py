@@ -30,7 +30,7 @@ SetRetention = Annotated[
     typer.Option(
         "--set",
         metavar="KIND=DAYS",
-        help=f"Set the retention of one kind: {', '.join(_FIELDS)}. DAYS can be {_DEFAULT}. Can be repeated.",
+        help=f"Days to keep one kind of data, or {_DEFAULT}. Kinds: {', '.join(_FIELDS)}. Can be repeated.",
     ),
 ]
 

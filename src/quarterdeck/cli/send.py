@@ -34,7 +34,7 @@ def send(
         Literal["steer", "queue", "interrupt"],
         typer.Option(
             metavar="HOW",
-            help="While a run is active: steer it, queue a run after it, or interrupt it and start a new one.",
+            help="If a run is active: steer it (default), queue a run after it, or interrupt it and start a new one.",
         ),
     ] = "steer",
     attach: Annotated[

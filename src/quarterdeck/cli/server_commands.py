@@ -37,7 +37,7 @@ def worker(data: DataDir = None) -> None:
 def migrate(
     check: Annotated[
         bool,
-        typer.Option("--check", help="Change nothing. Exit code 0: up to date, 1: migrations pending, 2: otherwise."),
+        typer.Option("--check", help="Change nothing. Exit code 0: up to date, 1: migrations pending, 2: error."),
     ] = False,
     data: DataDir = None,
 ) -> None:

@@ -22,6 +22,7 @@ from quarterdeck.cli.session_options import (
     MaxTokens,
     McpServers,
     Model,
+    OutputSchema,
     Policy,
     ReasoningEffort,
     SessionMaxCost,
@@ -39,7 +40,10 @@ if TYPE_CHECKING:
 NoAgent = Annotated[bool, typer.Option("--no-agent", help="Remove the agent. The session keeps its current values.")]
 DefaultModel = Annotated[bool, typer.Option("--default-model", help="Use the default model of the server again.")]
 DefaultSettings = Annotated[
-    bool, typer.Option("--default-settings", help="Reset temperature, output tokens and effort, then set the given.")
+    bool,
+    typer.Option(
+        "--default-settings", help="Reset temperature, output tokens and effort before other options are applied."
+    ),
 ]
 
 
@@ -78,28 +82,33 @@ def edit(
     no_policy: Annotated[bool, typer.Option("--no-policy", help="Remove the tool policy.")] = False,
     tools: ToolsFile = None,
     no_tools: Annotated[bool, typer.Option("--no-tools", help="Remove all client tools.")] = False,
+    output_schema: OutputSchema = None,
+    no_output_schema: Annotated[bool, typer.Option("--no-output-schema", help="Answer in plain text again.")] = False,
     max_cost_usd: MaxCost = None,
     max_tokens: MaxTokens = None,
     session_max_cost_usd: SessionMaxCost = None,
     session_max_tokens: SessionMaxTokens = None,
-    no_limits: Annotated[bool, typer.Option("--no-limits", help="Remove all limits, then set the given.")] = False,
+    no_limits: Annotated[
+        bool, typer.Option("--no-limits", help="Remove all limits before other options are applied.")
+    ] = False,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change the given settings of a session, from its next run on. --skill, --mcp-server, --policy and --tools replace
-    all."""
+    """Change settings of a session, from its next run on. --skill, --mcp-server, --policy and --tools replace the whole
+    list."""
     _either(("--agent", agent), ("--no-agent", no_agent))
     _either(("--model", model), ("--default-model", default_model))
     _either(("--skill", skill), ("--no-skills", no_skills))
     _either(("--mcp-server", mcp_server), ("--no-mcp-servers", no_mcp_servers))
     _either(("--policy", policy), ("--no-policy", no_policy))
     _either(("--tools", tools), ("--no-tools", no_tools))
+    _either(("--output-schema", output_schema is not None), ("--no-output-schema", no_output_schema))
     instructions = session_options.instructions_text(instructions, instructions_file)
     settings = _settings(temperature, max_output_tokens, reasoning_effort, reset=default_settings)
     limits = GivenLimits(max_cost_usd, max_tokens, session_max_cost_usd, session_max_tokens)
     client_tools = UNSET if tools is None else session_options.client_tools(tools)
-    asked = (agent, inherit, title, model, instructions, skill, mcp_server, workspace, policy, tools)
-    resets = (no_agent, default_model, no_skills, no_mcp_servers, no_policy, no_tools, no_limits)
+    asked = (agent, inherit, title, model, instructions, skill, mcp_server, workspace, policy, tools, output_schema)
+    resets = (no_agent, default_model, no_skills, no_mcp_servers, no_policy, no_tools, no_output_schema, no_limits)
     is_empty = settings is UNSET and limits.is_empty
     if is_empty and not any(resets) and all(value is None for value in asked):
         raise UsageError("Nothing to change. See `qd sessions edit --help`.")
@@ -120,6 +129,7 @@ def edit(
             workspace=session_options.workspace(workspace),
             tool_policy=session_options.policy(policy or []) if policy or no_policy else UNSET,
             client_tools=[] if no_tools else client_tools,
+            output_schema=UNSET if output_schema is None and not no_output_schema else output_schema,
             limits=limits.body(remove_others=no_limits) if no_limits or not limits.is_empty else UNSET,
         )
     _show(changed, as_json=as_json)

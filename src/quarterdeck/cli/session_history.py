@@ -19,7 +19,7 @@ def fork(
     session_id: SessionId,
     before: Annotated[
         int | None,
-        typer.Option(min=1, max=2**63 - 1, metavar="EVENT", help="Copy the log up to this event, without it."),
+        typer.Option(min=1, max=2**63 - 1, metavar="EVENT", help="Copy only the events before this one."),
     ] = None,
     profile: Profile = None,
     as_json: AsJson = False,

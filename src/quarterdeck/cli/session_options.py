@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from quarterdeck.cli import completion, find
 from quarterdeck.cli.exit_codes import UsageError
-from quarterdeck.cli.options import file_name, line, text, usd
+from quarterdeck.cli.options import file_name, json_object, line, text, usd
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -76,7 +76,7 @@ Temperature = Annotated[
     float | None, typer.Option(min=0, max=2, metavar="NUMBER", help="Temperature of the model, from 0 to 2.")
 ]
 MaxOutputTokens = Annotated[
-    int | None, typer.Option(min=1, metavar="COUNT", help="Most tokens of one answer, reasoning included.")
+    int | None, typer.Option(min=1, metavar="COUNT", help="Maximum tokens of one answer, including reasoning.")
 ]
 Effort = Annotated[
     ReasoningEffort | None, typer.Option(metavar="EFFORT", help="Reasoning effort: low, medium or high.")
@@ -87,7 +87,7 @@ Policy = Annotated[
         "--policy",
         parser=_rule,
         metavar="TOOL=RULE",
-        help="allow, ask or deny for a tool, or for a prefix such as crm_*. Can be repeated.",
+        help="Rule for a tool or a prefix: bash=ask or crm_*=deny. Rules are allow, ask and deny. Can be repeated.",
     ),
 ]
 ToolsFile = Annotated[
@@ -99,20 +99,35 @@ ToolsFile = Annotated[
         help="JSON file with the client tools: a list of objects with name, description and parameters.",
     ),
 ]
+
+
+def _json_schema(given: str) -> dict[str, Any]:
+    return json_object(given if given.lstrip().startswith("{") else _read_file(file_name(given)))
+
+
+OutputSchema = Annotated[
+    dict[str, Any] | None,
+    typer.Option(
+        "--output-schema",
+        parser=_json_schema,
+        metavar="SCHEMA",
+        help="JSON Schema that answers must match: JSON, or the name of a file with it.",
+    ),
+]
 MaxCost = Annotated[
     float | None,
-    typer.Option("--max-cost-usd", parser=usd, metavar="USD", help="Most that one run may cost."),
+    typer.Option("--max-cost-usd", parser=usd, metavar="USD", help="Maximum cost of one run."),
 ]
 MaxTokens = Annotated[
-    int | None, typer.Option("--max-tokens", parser=_tokens, metavar="COUNT", help="Most tokens of one run.")
+    int | None, typer.Option("--max-tokens", parser=_tokens, metavar="COUNT", help="Maximum tokens of one run.")
 ]
 SessionMaxCost = Annotated[
     float | None,
-    typer.Option("--session-max-cost-usd", parser=usd, metavar="USD", help="Most that the session may cost."),
+    typer.Option("--session-max-cost-usd", parser=usd, metavar="USD", help="Maximum cost of all runs together."),
 ]
 SessionMaxTokens = Annotated[
     int | None,
-    typer.Option("--session-max-tokens", parser=_tokens, metavar="COUNT", help="Most tokens of the session."),
+    typer.Option("--session-max-tokens", parser=_tokens, metavar="COUNT", help="Maximum tokens of all runs together."),
 ]
 
 
@@ -121,7 +136,7 @@ Workspace = Annotated[
     typer.Option(
         "--workspace",
         metavar="KIND",
-        help="sandbox: the agent has files and runs commands in a sandbox. none: it does not.",
+        help="sandbox: the agent has files and a shell. none: it has neither. Default: set by the server.",
     ),
 ]
 
@@ -140,7 +155,7 @@ Inherit = Annotated[
         "--inherit",
         parser=_field,
         metavar="FIELD",
-        help="Let a field that is set here follow the agent again, such as model. Can be repeated.",
+        help="Take a field from the agent again, such as model. Can be repeated.",
     ),
 ]
 McpServers = Annotated[

@@ -15,6 +15,7 @@ from quarterdeck.cli.output import (
     actor_name,
     cell,
     date_text,
+    json_text,
     print_facts,
     print_json,
     print_list,
@@ -31,6 +32,7 @@ from quarterdeck.cli.session_options import (
     MaxTokens,
     McpServers,
     Model,
+    OutputSchema,
     Policy,
     SessionMaxCost,
     SessionMaxTokens,
@@ -66,7 +68,7 @@ def list_(
     archived: Annotated[bool, typer.Option("--archived", help="List archived sessions.")] = False,
     search: Annotated[
         str | None,
-        typer.Option(parser=text, metavar="TEXT", help="Only sessions with this in their title, or see --in."),
+        typer.Option(parser=text, metavar="TEXT", help="Only sessions whose title contains TEXT. See also --in."),
     ] = None,
     search_in: Annotated[
         SearchIn, typer.Option("--in", metavar="PLACE", help="Where to search: titles or conversations.")
@@ -102,6 +104,7 @@ def create(
     workspace: Workspace = None,
     policy: Policy = None,
     tools: ToolsFile = None,
+    output_schema: OutputSchema = None,
     max_cost_usd: MaxCost = None,
     max_tokens: MaxTokens = None,
     session_max_cost_usd: SessionMaxCost = None,
@@ -109,7 +112,7 @@ def create(
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Create a session and print its ID. With --agent, other options replace what the agent says."""
+    """Create a session and print its ID. With --agent, other options override the agent."""
     from quarterdeck.client.models import ModelOptions
 
     limits = GivenLimits(max_cost_usd, max_tokens, session_max_cost_usd, session_max_tokens)
@@ -129,6 +132,7 @@ def create(
             workspace=session_options.workspace(workspace),
             tool_policy=session_options.policy(policy) if policy else UNSET,
             client_tools=client_tools,
+            output_schema=UNSET if output_schema is None else output_schema,
             limits=UNSET if limits.is_empty else limits.body(),
         )
     if as_json:
@@ -166,6 +170,7 @@ def show(session_id: SessionId, profile: Profile = None, as_json: AsJson = False
             ("limits", session_options.limits_text(session)),
             ("policy", session_options.policy_text(session)),
             ("client tools", session_options.tools_text(session)),
+            ("output schema", None if session.output_schema is None else json_text(session.output_schema)),
             ("instructions", session.instructions),
             ("skills", "\n".join(used) or None),
             ("mcp servers", "\n".join(servers) or None),

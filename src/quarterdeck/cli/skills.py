@@ -147,7 +147,7 @@ def push(
     create: Annotated[bool, typer.Option("--create", help="Create the skill if it does not exist.")] = False,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Skip the checks. Also pushes unchanged content, templates and other names."),
+        typer.Option("--force", help="Skip all checks, also those for unchanged content and for another name."),
     ] = False,
     profile: Profile = None,
     as_json: AsJson = False,

@@ -105,7 +105,7 @@ def enable(webhook_id: WebhookId, profile: Profile = None) -> None:
 
 @app.command()
 def disable(webhook_id: WebhookId, profile: Profile = None) -> None:
-    """Disable a webhook. Deliveries that are due meanwhile fail."""
+    """Disable a webhook. Its deliveries fail until it is enabled."""
     _set_enabled(webhook_id, profile, is_enabled=False)
 
 
@@ -114,7 +114,11 @@ def rotate(
     webhook_id: WebhookId,
     overlap: Annotated[
         timedelta | None,
-        typer.Option(parser=duration, metavar="DURATION", help="How long the old secret also signs. Default: 1d."),
+        typer.Option(
+            parser=duration,
+            metavar="DURATION",
+            help="How long messages are also signed with the old secret. Default: 1d.",
+        ),
     ] = None,
     profile: Profile = None,
     as_json: AsJson = False,

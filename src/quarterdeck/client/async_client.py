@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from quarterdeck.client.async_methods import AsyncMethods
 from quarterdeck.client.client import Bundle
-from quarterdeck.client.event_follower import PAGE_LIMIT, SILENCE_SECONDS, EventFollower
+from quarterdeck.client.event_follower import PAGE_LIMIT, SILENCE_SECONDS, EventFollower, is_end
 from quarterdeck.client.models import Delta, Event, FileBody, ModelRetry, SkillVersionBody
 from quarterdeck.client.operations import LIST_SESSION_EVENTS
 from quarterdeck.client.requests import Id, IfMatch
@@ -25,6 +25,7 @@ class AsyncClient(AsyncMethods):
         *,
         after: int = 0,
         follow: bool = True,
+        until_run: Id | None = None,
         reconnects: int = 10,
         silence_seconds: float = SILENCE_SECONDS,
         on_retry: Callable[[ModelRetry], None] | None = None,
@@ -33,9 +34,10 @@ class AsyncClient(AsyncMethods):
         """Iterate over the events of a session that follow the event `after`, each once.
 
         With `follow`, the iterator continues with new events and live text. It reconnects after broken connections and
-        server restarts, and raises when `reconnects` connections in a row brought nothing. Without `follow`, it stops
-        at the current end of the log. `on_retry` is called when the server repeats a failed request to the model: the
-        live text then begins anew. Wrap it in `contextlib.aclosing` to close the connection when you leave the loop.
+        server restarts, and raises when `reconnects` connections in a row brought nothing. It stops when the run
+        `until_run` has ended or waits for an answer. Without `follow`, it stops at the current end of the log.
+        `on_retry` is called when the server repeats a failed request to the model: the live text then begins anew.
+        Wrap it in `contextlib.aclosing` to close the connection when you leave the loop.
         """
         if follow:
             follower = EventFollower(LIST_SESSION_EVENTS, after, reconnects, on_retry)
@@ -43,6 +45,8 @@ class AsyncClient(AsyncMethods):
             async with aclosing(stream):
                 async for each in stream:
                     yield each
+                    if is_end(each, until_run):
+                        return
             return
         start: int | None = after
         while start is not None:

@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, BinaryIO
 
-from quarterdeck.client.event_follower import PAGE_LIMIT, SILENCE_SECONDS, EventFollower
+from quarterdeck.client.event_follower import PAGE_LIMIT, SILENCE_SECONDS, EventFollower, is_end
 from quarterdeck.client.methods import Methods
 from quarterdeck.client.models import Delta, Event, FileBody, ModelRetry, SkillVersionBody
 from quarterdeck.client.operations import LIST_SESSION_EVENTS
@@ -28,6 +29,7 @@ class Client(Methods):
         *,
         after: int = 0,
         follow: bool = True,
+        until_run: Id | None = None,
         reconnects: int = 10,
         silence_seconds: float = SILENCE_SECONDS,
         on_retry: Callable[[ModelRetry], None] | None = None,
@@ -36,13 +38,17 @@ class Client(Methods):
         """Iterate over the events of a session that follow the event `after`, each once.
 
         With `follow`, the iterator continues with new events and live text. It reconnects after broken connections and
-        server restarts, and raises when `reconnects` connections in a row brought nothing. Without `follow`, it stops
-        at the current end of the log. `on_retry` is called when the server repeats a failed request to the model: the
-        live text then begins anew.
+        server restarts, and raises when `reconnects` connections in a row brought nothing. It stops when the run
+        `until_run` has ended or waits for an answer. Without `follow`, it stops at the current end of the log.
+        `on_retry` is called when the server repeats a failed request to the model: the live text then begins anew.
         """
         if follow:
             follower = EventFollower(LIST_SESSION_EVENTS, after, reconnects, on_retry)
-            yield from self._follow(follower, {"session_id": session_id}, workspace_id, silence_seconds)
+            with closing(self._follow(follower, {"session_id": session_id}, workspace_id, silence_seconds)) as stream:
+                for each in stream:
+                    yield each
+                    if is_end(each, until_run):
+                        return
             return
         start: int | None = after
         while start is not None:

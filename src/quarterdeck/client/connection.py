@@ -1,7 +1,7 @@
 """The I/O of `Client`: sends requests and waits. Decisions are in `calls.py` and `event_follower.py`."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from copy import copy
 from types import TracebackType
@@ -187,7 +187,7 @@ class Connection:
         workspace_id: Id | None,
         silence_seconds: float,
         opened: "Callable[[httpx.Response], None]" = lambda response: None,
-    ) -> Iterator[Event | Delta]:
+    ) -> Generator[Event | Delta, None, None]:
         """`opened` gets each response that is a stream, so that another thread can interrupt it."""
         timeout = self._transport.timeouts(silence_seconds)
         while True:

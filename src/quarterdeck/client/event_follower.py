@@ -7,8 +7,8 @@ import msgspec
 
 from quarterdeck.client.calls import Response, error_from
 from quarterdeck.client.errors import ApiError, ConnectionFailed, QuarterdeckError
-from quarterdeck.client.models import Delta, Event, ModelRetry
-from quarterdeck.client.requests import Operation
+from quarterdeck.client.models import Delta, Event, EventType, ModelRetry
+from quarterdeck.client.requests import Id, Operation
 from quarterdeck.client.sse import Message, Parser
 
 EVENT_STREAM = "text/event-stream"
@@ -18,6 +18,12 @@ SILENCE_SECONDS = 45.0
 _RETRY_SECONDS = 1.0
 # Ten reconnects then take more than a minute, enough for a restart of the server.
 _MAX_RETRY_SECONDS = 15.0
+_ENDS = (EventType.RUN_SUCCEEDED, EventType.RUN_FAILED, EventType.RUN_CANCELLED, EventType.ACTION_REQUIRED)
+
+
+def is_end(item: Event | Delta, run_id: Id | None) -> bool:
+    """Whether the run has ended or waits for an answer with this event."""
+    return isinstance(item, Event) and item.type in _ENDS and run_id is not None and str(item.run_id) == str(run_id)
 
 
 class EventFollower:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from threading import Event as Flag
 from threading import Thread
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from quarterdeck.client.errors import Conflict, InvalidArgument, InvalidRequest, NotFound, QuarterdeckError
@@ -114,8 +114,7 @@ class ToolServer:
 
         follower = EventFollower(LIST_SESSION_EVENTS, self._position or 0, reconnects=0)
         path = {"session_id": self._session_id}
-        stream = self._client._follow(follower, path, None, SILENCE_SECONDS, opened)
-        return cast("Generator[Event | Delta, None, None]", stream)
+        return self._client._follow(follower, path, None, SILENCE_SECONDS, opened)
 
     def _read(self, event: Event) -> bool:
         """Returns whether it is the end of the run."""

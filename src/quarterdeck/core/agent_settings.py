@@ -14,6 +14,8 @@ class WorkspaceSettings(Struct, frozen=True):
     bytes: Bytes = 1024 * 1024 * 1024
     files: Count = 20_000
     file_bytes: Bytes = 256 * 1024 * 1024
+    # Of the disk with the folders of sessions. Commands are stopped if less is free.
+    free_bytes: Annotated[int, Meta(ge=0)] = 1024 * 1024 * 1024
     # Where workers keep the folders of sessions. None: `workspaces` under the data directory or, if the user of the
     # sandbox cannot enter it, a folder under /var/tmp. Nothing in it is needed after a restart.
     folder: Annotated[str, Meta(min_length=1)] | None = None
@@ -37,8 +39,10 @@ class SandboxSettings(Struct, frozen=True):
     temporary_bytes: Bytes = 256 * 1024 * 1024
     # Folders of the host, besides its system folders, that commands can read.
     readable: Folders | None = None
-    # The user of commands, if the worker is root.
+    # If the worker is root: the first user of commands, and how many there are. Each workspace has one of its own while
+    # it has commands, servers or folders on the worker.
     user_id: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 64_000
+    users: Annotated[int, Meta(ge=1, le=2**20)] = 1000
     container_command: Annotated[str, Meta(min_length=1)] = "docker"
     container_image: str | None = None
 
@@ -93,14 +97,20 @@ class McpSettings(Struct, frozen=True):
     tools_bytes: Bytes = 256 * 1024
     # Open connections and processes of one worker or API process.
     connections: Count = 200
+    # Part of the connections that one workspace can hold.
+    workspace_share: Annotated[float, Meta(gt=0, le=1)] = 0.5
     # After its last use. Until then the next run of the session uses it again.
     idle_seconds: Seconds = 300.0
     # For connecting and listing the tools.
     connect_seconds: Annotated[float, Meta(gt=0, le=120)] = 30.0
     call_seconds: Seconds = 120.0
     # Of one message of a server. A connection with a longer one is closed.
-    message_bytes: Annotated[int, Meta(ge=64 * 1024)] = 16 * 1024 * 1024
+    message_bytes: Annotated[int, Meta(ge=64 * 1024)] = 4 * 1024 * 1024
     # Of one image in a result. Larger ones are left out.
-    image_bytes: Bytes = 4 * 1024 * 1024
+    image_bytes: Bytes = 2 * 1024 * 1024
     # The longest time that a tool of our own endpoint /mcp waits for a run.
     wait_seconds: Annotated[float, Meta(gt=0, le=3600)] = 300.0
+
+    @property
+    def connections_per_workspace(self) -> int:
+        return max(1, int(self.connections * self.workspace_share))

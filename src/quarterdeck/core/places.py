@@ -35,13 +35,14 @@ class Places:
     @asynccontextmanager
     async def hold(self, owner: Hashable, wait_seconds: float) -> AsyncIterator[None]:
         """A place for the time of a `with` block. Raises TimeoutError if none becomes free in time."""
-        await self._take(owner, wait_seconds)
+        await self.take(owner, wait_seconds)
         try:
             yield
         finally:
             self.release(owner)
 
-    async def _take(self, owner: Hashable, wait_seconds: float) -> None:
+    async def take(self, owner: Hashable, wait_seconds: float) -> None:
+        """As `hold`. `release` gives it back."""
         if self.take_now(owner):
             return
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -32,6 +32,20 @@ class Origins(frozenset[str]):
         return cls(map(_origin, text.split(",")))
 
 
+class HostNames(frozenset[str]):
+    """Names of hosts without ports, separated by commas: `quarterdeck.example.com, qd.internal`."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, text: str) -> "HostNames":
+        names = [name.strip().lower() for name in text.split(",")]
+        for name in names:
+            if re.fullmatch(r"[a-z0-9._-]+", name, re.ASCII) is None:
+                raise ValueError(f"{name!r} is not the name of a host")
+        return cls(names)
+
+
 class Networks(tuple[IPv4Network | IPv6Network, ...]):
     """IP networks separated by commas: `10.0.0.0/8, 192.0.2.7`. A single address is a network of size one."""
 

@@ -17,6 +17,7 @@ from quarterdeck.core.setting_types import (
     Burst,
     Bytes,
     Count,
+    HostNames,
     Networks,
     Origins,
     PerMinute,
@@ -90,6 +91,8 @@ class HttpSettings(Struct, frozen=True):
     # Applies to Quarterdeck's own clients only.
     min_client_version: Annotated[str, Meta(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9}){0,3}$")] = "0.0.0"
     cors_origins: Origins | None = None
+    # Names by which the service is reached. Only /mcp checks them.
+    public_hosts: HostNames | None = None
     trusted_proxies: Networks | None = None
 
 

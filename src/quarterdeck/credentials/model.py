@@ -10,6 +10,8 @@ from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.text_types import Line, Moment
 
 MIN_SECRET_CHARACTERS = 8
+# Of tokens. Secrets that are stored are shorter.
+MAX_SECRET_CHARACTERS = 16 * 1024
 
 # Shorter ones could not be redacted: they occur in ordinary text.
 SecretText = Annotated[
@@ -137,6 +139,7 @@ class StoredCredential(Struct, frozen=True, kw_only=True):
     """What is needed to use a credential. The secret is encrypted."""
 
     id: UUID
+    workspace_id: UUID
     kind: CredentialType
     parameters: Parameters
     secret: bytes

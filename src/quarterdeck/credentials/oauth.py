@@ -10,7 +10,7 @@ from quarterdeck.core.logging import fields, log
 from quarterdeck.core.setting_types import AddressExceptions
 from quarterdeck.core.settings import CredentialSettings
 from quarterdeck.credentials import redaction
-from quarterdeck.credentials.model import AuthorizationError, Parameters, StoredCredential
+from quarterdeck.credentials.model import AuthorizationError, StoredCredential
 from quarterdeck.outbound.rules import AddressPolicy
 from quarterdeck.outbound.urls import read_url
 
@@ -47,7 +47,7 @@ class OAuthTokens:
 
             self._endpoint = TokenEndpoint(self._settings.token_seconds, self._policy)
         if key not in self._held:
-            self._held[key] = HeldToken(self._endpoint, credential.id, credential.parameters, secret)
+            self._held[key] = HeldToken(self._endpoint, credential, secret)
         self._held.move_to_end(key)
         if len(self._held) > _KEPT_CREDENTIALS:
             self._held.popitem(last=False)
@@ -61,10 +61,9 @@ class OAuthTokens:
 class HeldToken:
     """The token of one credential."""
 
-    def __init__(self, endpoint: "TokenEndpoint", credential_id: UUID, parameters: Parameters, secret: str) -> None:
+    def __init__(self, endpoint: "TokenEndpoint", credential: StoredCredential, secret: str) -> None:
         self._endpoint = endpoint
-        self._credential_id = credential_id
-        self._parameters = parameters
+        self._credential = credential
         self._secret = secret
         self._token: IssuedToken | None = None
         # Of time.monotonic().
@@ -93,10 +92,10 @@ class HeldToken:
 
     async def _fetch(self) -> "IssuedToken":
         try:
-            token = await self._endpoint.fetch(self._parameters, self._secret)
+            token = await self._endpoint.fetch(self._credential.workspace_id, self._credential.parameters, self._secret)
         except AuthorizationError as fault:
             detail = redaction.redact(fault.detail, self._forms)
-            log.warning("no access token", extra=fields(credential_id=self._credential_id, reason=detail))
+            log.warning("no access token", extra=fields(credential_id=self._credential.id, reason=detail))
             raise
         margin = min(_MARGIN_SECONDS, token.valid_seconds * _MARGIN_SHARE)
         self._token, self._use_until = token, time.monotonic() + token.valid_seconds - margin

@@ -5,9 +5,11 @@ import json
 from collections.abc import Iterable
 from urllib.parse import quote, quote_plus
 
-from quarterdeck.credentials.model import MIN_SECRET_CHARACTERS
+from quarterdeck.credentials.model import MAX_SECRET_CHARACTERS, MIN_SECRET_CHARACTERS
 
 REPLACEMENT = "[redacted]"
+# Secrets are printable ASCII. Percent-encoding makes three characters of one.
+MAX_FORM_CHARACTERS = 3 * MAX_SECRET_CHARACTERS
 # What libraries leave as it is when they percent-encode: nothing, a path, and encodeURIComponent of JavaScript.
 _UNQUOTED = ("", "/", "!*'()")
 

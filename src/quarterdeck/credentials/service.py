@@ -62,6 +62,7 @@ async def create_credential(
         credential_id = new_id()
         credential = StoredCredential(
             id=credential_id,
+            workspace_id=workspace_id,
             kind=body.kind,
             parameters=parameters,
             secret=_encrypt(cipher, credential_id, body.secret),
@@ -164,7 +165,7 @@ async def reseal_credentials(connection: Connection, cipher: SecretCipher) -> in
                 await store.set_secret(connection, credential_id, fresh)
                 resealed += 1
     except SecretKeyError as fault:
-        raise errors.conflict(f"The secret of a credential cannot be re-encrypted: {fault}.") from fault
+        raise errors.conflict(f"The secret of a credential cannot be decrypted: {fault}.") from fault
     return resealed
 
 

@@ -120,6 +120,7 @@ async def stored(connection: Connection, workspace_id: UUID, credential_id: UUID
     found, kind, parameters, secret, revision = row
     return StoredCredential(
         id=found,
+        workspace_id=workspace_id,
         kind=CredentialType(kind),
         parameters=msgspec.convert(parameters, Parameters),
         secret=secret,

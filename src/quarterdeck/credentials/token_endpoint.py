@@ -9,22 +9,22 @@ import ssl
 from contextlib import aclosing
 from typing import Any
 from urllib.parse import quote_plus, urlencode
+from uuid import UUID
 
 import httpcore2
 import msgspec
 from msgspec import Struct
 
 from quarterdeck.core.errors import ServiceError
-from quarterdeck.credentials.model import MIN_SECRET_CHARACTERS, AuthorizationError, Parameters
+from quarterdeck.credentials.model import MAX_SECRET_CHARACTERS, MIN_SECRET_CHARACTERS, AuthorizationError, Parameters
 from quarterdeck.outbound.network_backend import CheckedBackend, UnreachableError
-from quarterdeck.outbound.resolver import Resolve, Resolver
+from quarterdeck.outbound.resolver import Resolve, ResolveFor, Resolver
 from quarterdeck.outbound.rules import AddressPolicy
 from quarterdeck.outbound.urls import Target, read_url
 
 _ANSWER_BYTES = 64 * 1024
-_TOKEN_BYTES = 16 * 1024
 # Shorter ones could not be redacted: they occur in ordinary text.
-_TOKEN = re.compile(rf"[\x21-\x7e]{{{MIN_SECRET_CHARACTERS},}}", re.ASCII)
+_TOKEN = re.compile(rf"[\x21-\x7e]{{{MIN_SECRET_CHARACTERS},{MAX_SECRET_CHARACTERS}}}", re.ASCII)
 _ERROR_CODE = re.compile(r"[a-z_]{1,40}", re.ASCII)
 # If the endpoint does not say how long the token is valid.
 _USUAL_SECONDS = 300.0
@@ -57,16 +57,19 @@ class TokenEndpoint:
         self._timeout_seconds = timeout_seconds
         self._policy = policy
         self._resolver = Resolver(_RESOLVER_THREADS)
-        self._backend = CheckedBackend(policy, resolve or self._resolver, timeout_seconds=timeout_seconds)
+        self._resolve_for: ResolveFor = self._resolver.for_workspace if resolve is None else lambda _: resolve
         self._tls = tls
 
-    async def fetch(self, parameters: Parameters, secret: str) -> IssuedToken:
+    async def fetch(self, workspace_id: UUID, parameters: Parameters, secret: str) -> IssuedToken:
         """Raises AuthorizationError."""
         assert parameters.token_url is not None
         try:
             target = read_url(parameters.token_url, self._policy, field="token_url")
+            backend = CheckedBackend(
+                self._policy, self._resolve_for(workspace_id), timeout_seconds=self._timeout_seconds
+            )
             async with asyncio.timeout(self._timeout_seconds):
-                status, answer = await self._ask(target, parameters, secret)
+                status, answer = await self._ask(backend, target, parameters, secret)
         except ServiceError as fault:
             # The settings changed after the URL was stored.
             raise AuthorizationError(fault.message) from None
@@ -81,19 +84,21 @@ class TokenEndpoint:
             raise AuthorizationError("The connection to the token endpoint failed.", detail) from None
         return _read_token(status, answer)
 
-    async def _ask(self, target: Target, parameters: Parameters, secret: str) -> tuple[int, Json | None]:
+    async def _ask(
+        self, backend: CheckedBackend, target: Target, parameters: Parameters, secret: str
+    ) -> tuple[int, Json | None]:
         """The client is named in a header, which every endpoint must support, or else in the form."""
         form = {"grant_type": "client_credentials", "scope": parameters.scope, "audience": parameters.audience}
         form = {name: value for name, value in form.items() if value is not None}
         client = (parameters.client_id or "", secret)
-        status, answer = await self._exchange(target, form, {"Authorization": _basic(*client)})
+        status, answer = await self._exchange(backend, target, form, {"Authorization": _basic(*client)})
         if status != 200 and answer is not None and answer.get("error") == "invalid_client":
             form |= {"client_id": client[0], "client_secret": client[1]}
-            status, answer = await self._exchange(target, form, {})
+            status, answer = await self._exchange(backend, target, form, {})
         return status, answer
 
     async def _exchange(
-        self, target: Target, form: dict[str, str | None], headers: dict[str, str]
+        self, backend: CheckedBackend, target: Target, form: dict[str, str | None], headers: dict[str, str]
     ) -> tuple[int, Json | None]:
         origin = httpcore2.Origin(target.scheme.encode(), target.host.encode(), target.port)
         url = httpcore2.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
@@ -102,7 +107,7 @@ class TokenEndpoint:
         sent: list[tuple[bytes | str, bytes | str]] = [*own.items(), *headers.items()]
         body = urlencode(form).encode()
         async with (
-            httpcore2.AsyncHTTPConnection(origin, self._trust(target), network_backend=self._backend) as connection,
+            httpcore2.AsyncHTTPConnection(origin, self._trust(target), network_backend=backend) as connection,
             connection.stream("POST", url, headers=sent, content=body) as response,
         ):
             return response.status, await _read_json(response)
@@ -137,7 +142,7 @@ def _read_token(status: int, answer: Json | None) -> IssuedToken:
         reason = f" ({code})" if isinstance(code, str) and _ERROR_CODE.fullmatch(code) else ""
         raise AuthorizationError(f"The token endpoint answered {status}{reason}.")
     token = answer.get("access_token") if answer is not None else None
-    if answer is None or not isinstance(token, str) or len(token) > _TOKEN_BYTES or not _TOKEN.fullmatch(token):
+    if answer is None or not isinstance(token, str) or not _TOKEN.fullmatch(token):
         raise AuthorizationError("The response of the token endpoint has no usable access_token.")
     if str(answer.get("token_type", "bearer")).lower() != "bearer":
         raise AuthorizationError("The token endpoint gave a token that is not a bearer token.")

@@ -39,7 +39,8 @@ def read_connection_limits(url: str) -> ConnectionLimits:
     with psycopg.connect(url, autocommit=True, **KEEPALIVE) as connection:  # type: ignore[arg-type]
         row = connection.execute(_LIMITS).fetchone()
         assert row is not None
-        return ConnectionLimits(row[0] != connection.info.backend_pid, *row[1:], encoding_error(connection))
+        backend_pid, *counts = row
+        return ConnectionLimits(*(backend_pid != connection.info.backend_pid, *counts, encoding_error(connection)))
 
 
 def encoding_error(connection: psycopg.Connection[Any]) -> str | None:

@@ -223,6 +223,7 @@ async def _target(
         revision = f"{server.revision}.{server.credential_id}.{usable.revision}"
     return McpTarget(
         server_id=server.id,
+        workspace_id=workspace_id,
         name=server.name,
         url=server.url,
         command=server.command,

@@ -149,7 +149,7 @@ class DeliverySender:
             log.error("the secret of a webhook cannot be read", extra=fields(webhook_id=receiver.id, error=str(fault)))
             raise SendError(_UNREADABLE) from fault
         headers = signatures.headers(claimed.id, int(time.time()), claimed.payload, keys)
-        return await self._sender.post(receiver.url, headers, claimed.payload)
+        return await self._sender.post(receiver.workspace_id, receiver.url, headers, claimed.payload)
 
     def _pause_after(self, claimed: Claimed, answered: Answered | None) -> timedelta | None:
         asked = answered.retry_after if answered is not None and answered.status in _HONOURS_RETRY_AFTER else None

@@ -166,6 +166,7 @@ class Receiver(Struct, frozen=True):
     """What is needed to send to a webhook. Secrets are encrypted, the newest first."""
 
     id: UUID
+    workspace_id: UUID
     url: str
     host: str
     enabled: bool

@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from contextlib import aclosing, suppress
+from uuid import UUID
 
 import httpcore2
 from msgspec import Struct
@@ -10,7 +11,7 @@ from msgspec import Struct
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.outbound.network_backend import CheckedBackend, UnreachableError
-from quarterdeck.outbound.resolver import Resolve, Resolver
+from quarterdeck.outbound.resolver import Resolve, ResolveFor, Resolver
 from quarterdeck.outbound.urls import Target, read_url
 from quarterdeck.webhooks.rules import address_policy
 
@@ -38,16 +39,17 @@ class Sender:
         self._settings = settings
         self._policy = address_policy(settings)
         self._resolver = Resolver(settings.concurrency)
-        self._backend = CheckedBackend(
-            self._policy, resolve or self._resolver, timeout_seconds=settings.timeout_seconds
-        )
+        self._resolve_for: ResolveFor = self._resolver.for_workspace if resolve is None else lambda _: resolve
         self._tls = tls
 
-    async def post(self, url: str, headers: dict[str, str], body: bytes) -> Answered:
+    async def post(self, workspace_id: UUID, url: str, headers: dict[str, str], body: bytes) -> Answered:
         try:
             target = read_url(url, self._policy)
+            backend = CheckedBackend(
+                self._policy, self._resolve_for(workspace_id), timeout_seconds=self._settings.timeout_seconds
+            )
             async with asyncio.timeout(self._settings.timeout_seconds):
-                return await self._exchange(target, headers, body)
+                return await self._exchange(backend, target, headers, body)
         except ServiceError as fault:
             # The settings changed after the URL was stored.
             raise UnreachableError(fault.message) from None
@@ -56,14 +58,16 @@ class Sender:
         except (httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError, OSError) as fault:
             raise SendError(_message(fault)) from fault
 
-    async def _exchange(self, target: Target, headers: dict[str, str], body: bytes) -> Answered:
+    async def _exchange(
+        self, backend: CheckedBackend, target: Target, headers: dict[str, str], body: bytes
+    ) -> Answered:
         origin = httpcore2.Origin(target.scheme.encode(), target.host.encode(), target.port)
         url = httpcore2.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
         own = {"Host": target.authority, "User-Agent": _AGENT, "Content-Type": "application/json"}
         own["Connection"] = "close"
         sent: list[tuple[bytes | str, bytes | str]] = [*own.items(), *headers.items()]
         async with (
-            httpcore2.AsyncHTTPConnection(origin, self._trust(target), network_backend=self._backend) as connection,
+            httpcore2.AsyncHTTPConnection(origin, self._trust(target), network_backend=backend) as connection,
             connection.stream("POST", url, headers=sent, content=body) as response,
         ):
             await _read_some(response)

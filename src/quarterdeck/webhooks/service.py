@@ -206,7 +206,7 @@ async def reseal_webhooks(connection: Connection, cipher: SecretCipher) -> int:
             await store.set_secrets(connection, webhook_id, fresh, before)
             resealed += 1
     except SecretKeyError as fault:
-        raise errors.conflict(f"A webhook secret cannot be re-encrypted: {fault}.") from fault
+        raise errors.conflict(f"A webhook secret cannot be decrypted: {fault}.") from fault
     return resealed
 
 

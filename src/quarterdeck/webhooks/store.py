@@ -56,7 +56,7 @@ WHERE workspace_id = %s AND id = %s
 _DELETE = "DELETE FROM webhooks WHERE workspace_id = %s AND id = %s"
 _SUBSCRIBERS = "SELECT id FROM webhooks WHERE workspace_id = %s AND enabled AND %s = ANY(events)"
 _RECEIVERS = """
-SELECT id, url, host, enabled, secret,
+SELECT id, workspace_id, url, host, enabled, secret,
        CASE WHEN previous_secret_expires_at > clock_timestamp() THEN previous_secret END
 FROM webhooks WHERE id = ANY(%s)
 """
@@ -150,8 +150,8 @@ async def subscribers(connection: Connection, workspace_id: UUID, event: Webhook
 async def receivers(connection: Connection, webhook_ids: list[UUID]) -> dict[UUID, Receiver]:
     rows = await (await connection.execute(_RECEIVERS, (webhook_ids,))).fetchall()
     return {
-        webhook_id: Receiver(webhook_id, url, host, enabled, [one for one in (secret, previous) if one is not None])
-        for webhook_id, url, host, enabled, secret, previous in rows
+        webhook_id: Receiver(*(webhook_id, *fields, [one for one in (secret, previous) if one is not None]))
+        for webhook_id, *fields, secret, previous in rows
     }
 
 

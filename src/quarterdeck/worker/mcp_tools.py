@@ -38,7 +38,7 @@ class McpTools:
     def __init__(self, database: Database, settings: Settings, sandbox: Sandbox | None) -> None:
         self._database = database
         self._max_known = settings.mcp.tools
-        self._connections = McpConnections(settings.mcp, sandbox)
+        self._connections = McpConnections(settings.mcp, sandbox, result_characters=settings.model.tool_result_bytes)
         self._cipher = SecretCipher(settings.webhook, settings.data_dir)
         self._tokens = OAuthTokens(settings.credential, settings.mcp.allowed_addresses)
 

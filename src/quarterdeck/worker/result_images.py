@@ -1,5 +1,6 @@
 """Stores the images in results of tool calls."""
 
+import asyncio
 import hashlib
 import io
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ class ResultImages:
         contents: dict[str, NewBlob] = {}
         stored = []
         for image in images:
-            sha256, size = hashlib.sha256(image.data).hexdigest(), len(image.data)
+            sha256, size = await asyncio.to_thread(_sha256, image.data), len(image.data)
             contents[sha256] = NewBlob(io.BytesIO(image.data), size)
             stored.append(ResultImage(sha256=sha256, media_type=image.media_type, bytes=size))
         try:
@@ -35,3 +36,7 @@ class ResultImages:
             log.warning("an image could not be stored", exc_info=fault, extra=fields(workspace_id=self._workspace_id))
             return None
         return tuple(stored)
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -24,6 +24,10 @@ class SessionFiles:
     def session_id(self) -> UUID:
         return self._lease.session_id
 
+    @property
+    def workspace_id(self) -> UUID:
+        return self._lease.workspace_id
+
     async def revision(self) -> int:
         async def read(connection: Connection) -> int | None:
             return await records.revision(connection, self.session_id)

@@ -20,7 +20,7 @@ class Workspaces:
         self._blobs = blobs
         self._sandbox = sandbox
         self._settings = settings
-        self._folders = open_folders(settings, sandbox.user_id)
+        self._folders = open_folders(settings, sandbox.users)
         self._skills = SkillFolders(self._folders, settings.workspace.kept_folders)
 
     def place(self, lease: Lease, skills: Mapping[str, SkillSource]) -> Place:

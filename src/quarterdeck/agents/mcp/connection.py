@@ -10,10 +10,10 @@ import mcp_types as types
 from mcp.client._transport import TransportStreams
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from quarterdeck import __version__
-from quarterdeck.agents.mcp.cleaning import clean_line
+from quarterdeck.agents.mcp.cleaning import clean_line, clean_start
 from quarterdeck.agents.mcp.guarded_streams import Problem, guarded
 from quarterdeck.agents.mcp.model import KEY_META, McpFailure, McpResult, McpTarget, McpTool
 from quarterdeck.agents.mcp.results import to_result
@@ -25,19 +25,21 @@ from quarterdeck.core.logging import log
 # some servers end after a request that they do not know.
 Mode = Literal["auto", "legacy"]
 
-_CALL_RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
-    types.CallToolResult | types.InputRequiredResult
-)
 # Errors that the SDK makes up when there is no answer.
 _NO_ANSWER = frozenset({types.CONNECTION_CLOSED, types.PARSE_ERROR, types.REQUEST_TIMEOUT})
+# What the SDK answers a server that asks for input, and raises if the request for input came as the result.
+_REFUSALS = frozenset({"Elicitation not supported", "Sampling not supported", "List roots not supported"})
 _CLOSE_SECONDS = 5.0
 _ERROR_CHARACTERS = 500
 _SENT = "The call may have taken effect."
 
 # They log what servers send, without a bound. Failures reach the log of the run.
-for _name in ("mcp.client", "mcp.shared"):
+for _name in ("mcp.client", "mcp.shared", "client"):
     logging.getLogger(_name).propagate = False
     logging.getLogger(_name).addHandler(logging.NullHandler())
+
+# The SDK formats every message of an event stream for its debug log, also if nobody reads it: 50 ms for an image.
+types.JSONRPCResponse.__str__ = object.__repr__  # type: ignore[method-assign,assignment]
 
 OpenTransport = Callable[[Problem], AbstractAsyncContextManager[TransportStreams]]
 
@@ -47,14 +49,19 @@ class LostSession(McpFailure):
 
 
 class Connection:
-    def __init__(self, target: McpTarget, settings: McpSettings, transport: OpenTransport, mode: Mode) -> None:
+    def __init__(
+        self, target: McpTarget, settings: McpSettings, result_characters: int, transport: OpenTransport, mode: Mode
+    ) -> None:
         self._target = target
         self._settings = settings
+        self._result_characters = result_characters
         self._problem = Problem()
         self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         # Otherwise asyncio reports a failure that nobody waited for.
         self._ready.add_done_callback(lambda ready: ready.cancelled() or ready.exception())
         self._stop = asyncio.Event()
+        # The SDK needs the list for calls: arguments that a schema marks with `x-mcp-header` are also sent as headers.
+        self._is_listed = False
         self._task = asyncio.create_task(self._run(transport, mode))
 
     @property
@@ -98,31 +105,34 @@ class Connection:
             ) from None
 
     async def list_tools(self) -> list[McpTool]:
-        session = (await self._ready).session
+        client = await self._ready
 
         async def fetch(cursor: str | None) -> types.ListToolsResult:
-            params = types.PaginatedRequestParams(cursor=cursor)
-            return await session.send_request(types.ListToolsRequest(params=params), types.ListToolsResult)
+            return await client.list_tools(cursor=cursor)
 
         async with self._failures(self._settings.connect_seconds, ""):
-            return await read_tools(fetch, self._target.name, self._settings, self._redact)
+            tools = await read_tools(fetch, self._target.name, self._settings, self._redact)
+            self._is_listed = True
+            return tools
         raise AssertionError("unreachable")
 
     async def call(self, tool: str, arguments: dict[str, Any], key: str) -> McpResult:
-        session = (await self._ready).session
-        # Not `session.call_tool`: it checks results against schemas of the server, whose patterns may take forever.
-        meta: dict[str, Any] = {KEY_META: key}
-        params = types.CallToolRequestParams.model_validate({"name": tool, "arguments": arguments, "_meta": meta})
+        client = await self._ready
+        if not self._is_listed:
+            await self.list_tools()
+        meta: Any = {KEY_META: key}
         async with self._failures(self._settings.call_seconds, f" {_SENT}"):
             try:
-                found = await session.send_request(types.CallToolRequest(params=params), _CALL_RESULT)
+                found = await client.call_tool(tool, arguments, meta=meta)
             except MCPError as fault:
                 if fault.code in _NO_ANSWER or self._problem.text is not None:
                     raise
+                if fault.message in _REFUSALS:
+                    return McpResult(text="The server asked for input, which is not supported.", is_error=True)
                 return McpResult(text=self._error(fault), is_error=True)
-            if isinstance(found, types.InputRequiredResult):
-                return McpResult(text="The server asked for input, which is not supported.", is_error=True)
-            return to_result(found, self._settings.image_bytes, self._redact)
+            return await asyncio.to_thread(
+                to_result, found, self._settings.image_bytes, self._result_characters, self._redact
+            )
         raise AssertionError("unreachable")
 
     @asynccontextmanager
@@ -163,8 +173,9 @@ class Connection:
         return text if authorization is None else authorization.redact(text)
 
     def _redacted(self, text: str) -> str:
-        # Before it is cut, which would leave a part of a secret, and after: what is cleaned may form a secret.
-        return self._redact(clean_line(self._redact(text), _ERROR_CHARACTERS))
+        line = clean_line(clean_start(text, 4 * _ERROR_CHARACTERS, self._redact), _ERROR_CHARACTERS)
+        # Joining the words may form a secret.
+        return self._redact(line)
 
     async def close(self) -> None:
         """Ends the process of the server, or its MCP session."""

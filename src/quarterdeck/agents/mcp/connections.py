@@ -14,7 +14,7 @@ from quarterdeck.agents.mcp.model import McpFailure, McpResult, McpTarget, McpTo
 from quarterdeck.agents.sandbox.model import Sandbox
 from quarterdeck.core.agent_settings import McpSettings
 from quarterdeck.core.logging import log
-from quarterdeck.outbound.resolver import Resolve, Resolver
+from quarterdeck.outbound.resolver import Resolve, ResolveFor, Resolver
 
 if TYPE_CHECKING:
     from quarterdeck.agents.mcp.connection import Connection, OpenTransport
@@ -33,13 +33,15 @@ class McpConnections:
         settings: McpSettings,
         sandbox: Sandbox | None,
         *,
+        result_characters: int = 64 * 1024,
         resolve: Resolve | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._settings = settings
         self._sandbox = sandbox
+        self._result_characters = result_characters
         self._resolver = Resolver(_RESOLVERS)
-        self._resolve = resolve or self._resolver
+        self._resolve_for: ResolveFor = self._resolver.for_workspace if resolve is None else lambda _: resolve
         self._tls = tls
         # In the order of their last use.
         self._entries: dict[_Key, _Entry] = {}
@@ -88,13 +90,13 @@ class McpConnections:
     async def _used(self, target: McpTarget, owner: UUID) -> "AsyncIterator[Connection]":
         key = (owner, target.server_id)
         entry = self._entries.pop(key, None)
-        if entry is not None and (entry.revision != target.revision or entry.connection.is_broken):
+        if entry is not None and (entry.target.revision != target.revision or entry.connection.is_broken):
             # Others may still wait for an answer. The last of them closes it.
             self._close_unused(entry)
             entry = None
         if entry is None:
-            self._make_room()
-            entry = _Entry(self._open(target), target.revision)
+            self._make_room(target.workspace_id)
+            entry = _Entry(self._open(target), target)
         self._entries[key] = entry
         entry.begin()
         try:
@@ -117,39 +119,43 @@ class McpConnections:
         if self._is_closed:
             raise McpFailure("The service is stopping.")
         if target.url is not None:
-            transport = partial(self._http().connect, target.url, target.authorization)
-            return Connection(target, self._settings, transport, "auto")
-        return Connection(target, self._settings, self._stdio(target.command or ""), "legacy")
+            transport = partial(self._http().connect, target.workspace_id, target.url, target.authorization)
+            return Connection(target, self._settings, self._result_characters, transport, "auto")
+        transport = self._stdio(target)
+        return Connection(target, self._settings, self._result_characters, transport, "legacy")
 
     def _http(self) -> "HttpConnector":
         from quarterdeck.agents.mcp.http_transport import HttpConnector
 
         if self._connector is None:
-            self._connector = HttpConnector(self._settings, self._resolve, self._tls)
+            self._connector = HttpConnector(self._settings, self._resolve_for, self._tls)
         return self._connector
 
-    def _stdio(self, name: str) -> "OpenTransport":
+    def _stdio(self, target: McpTarget) -> "OpenTransport":
         from quarterdeck.agents.mcp.stdio_transport import connect_stdio
 
         if self._sandbox is None:
             raise McpFailure("The server cannot be started: it needs a sandbox, and this process has none.")
         try:
-            command = read_commands(self._settings.commands_file).get(name)
+            command = read_commands(self._settings.commands_file).get(target.command or "")
         except CommandsError as fault:
             log.error("the file of MCP commands is unusable: %s", fault)
             raise McpFailure("The operator's file of commands is unusable. The log of the service says why.") from None
         if command is None:
-            raise McpFailure(f"The operator's file of commands does not name {name!r}.")
-        return partial(connect_stdio, self._sandbox, command, self._settings)
+            raise McpFailure(f"The operator's file of commands does not name {target.command!r}.")
+        return partial(connect_stdio, self._sandbox, target.workspace_id, command, self._settings)
 
-    def _make_room(self) -> None:
-        if len(self._entries) < self._settings.connections:
+    def _make_room(self, workspace_id: UUID) -> None:
+        """Closes the longest idle connection if all are open: one of the workspace, if it has its share."""
+        limit, share = self._settings.connections, self._settings.connections_per_workspace
+        own = [key for key, entry in self._entries.items() if entry.target.workspace_id == workspace_id]
+        if len(own) < share and len(self._entries) < limit:
             return
-        idle = next((key for key, entry in self._entries.items() if entry.users == 0), None)
+        candidates = own if len(own) >= share else self._entries
+        idle = next((key for key in candidates if self._entries[key].users == 0), None)
         if idle is None:
-            raise McpFailure(
-                f"All {self._settings.connections} connections to MCP servers are in use. Try again later."
-            )
+            whose = f"{share} connections of a workspace" if len(own) >= share else f"{limit} connections"
+            raise McpFailure(f"All {whose} to MCP servers are in use. Try again later.")
         self._drop(idle)
 
     def _drop(self, key: _Key) -> asyncio.Task[None]:
@@ -173,9 +179,9 @@ def _load() -> None:
 
 
 class _Entry:
-    def __init__(self, connection: "Connection", revision: str) -> None:
+    def __init__(self, connection: "Connection", target: McpTarget) -> None:
         self.connection = connection
-        self.revision = revision
+        self.target = target
         self.users = 0
         # Closes the connection, unless it is used again before.
         self.timer: asyncio.TimerHandle | None = None

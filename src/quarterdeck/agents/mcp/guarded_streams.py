@@ -1,7 +1,7 @@
 """Between a transport of the SDK and its client: keeps from the client what a server may not flood it with."""
 
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import anyio
 import mcp_types as types
@@ -9,11 +9,12 @@ from mcp.client._transport import ReadStream, TransportStreams, WriteStream
 from mcp.shared.message import SessionMessage
 
 from quarterdeck.agents.mcp.model import McpFailure
-from quarterdeck.agents.mcp.value_limits import has_too_many_values
+from quarterdeck.agents.mcp.value_limits import has_too_many_items
 
 # Requests of a server that have no answer yet. The client refuses each, but its answers wait for a server that does not
 # read them.
 _OPEN_REQUESTS = 16
+TOO_EXPENSIVE = "The server sent a message with too many values or too much text."
 
 
 class Problem:
@@ -65,8 +66,10 @@ class _Reader:
             if isinstance(item, SessionMessage):
                 if isinstance(item.message, types.JSONRPCNotification):
                     continue
-                if has_too_many_values(item.message):
-                    raise self._problem.found("The server sent a message with too many values.")
+                if has_too_many_items(item.message):
+                    raise self._problem.found(TOO_EXPENSIVE)
+                if isinstance(item.message, types.JSONRPCResponse):
+                    _remove_output_schemas(item.message.result)
                 if isinstance(item.message, types.JSONRPCRequest):
                     self._open_requests.add()
             return item
@@ -114,3 +117,11 @@ class _Writer:
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         return await self._stream.__aexit__(kind, fault, trace)
+
+
+def _remove_output_schemas(result: dict[str, Any]) -> None:
+    """The client would check results against them, and their patterns may take forever."""
+    tools = result.get("tools")
+    for tool in tools if isinstance(tools, list) else ():
+        if isinstance(tool, dict):
+            tool.pop("outputSchema", None)

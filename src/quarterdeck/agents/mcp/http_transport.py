@@ -2,10 +2,12 @@
 origins, compression, and the size and the time of responses."""
 
 import asyncio
+import math
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from uuid import UUID
 
 import httpcore2
 import httpx2
@@ -14,14 +16,14 @@ from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import LAST_EVENT_ID, MCP_SESSION_ID, streamable_http_client
 
 from quarterdeck import __version__
-from quarterdeck.agents.mcp.guarded_streams import Problem
-from quarterdeck.agents.mcp.value_limits import MAX_SEPARATORS, separators
+from quarterdeck.agents.mcp.guarded_streams import TOO_EXPENSIVE, Problem
+from quarterdeck.agents.mcp.value_limits import PIECE_BYTES, DecodingCost
 from quarterdeck.core.agent_settings import McpSettings
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.logging import fields, log
 from quarterdeck.credentials.model import Authorization, AuthorizationError
 from quarterdeck.outbound.network_backend import CheckedBackend, UnreachableError
-from quarterdeck.outbound.resolver import Resolve
+from quarterdeck.outbound.resolver import ResolveFor
 from quarterdeck.outbound.rules import AddressPolicy
 from quarterdeck.outbound.urls import Target, read_url
 
@@ -37,15 +39,15 @@ _ERROR_BYTES = 64 * 1024
 class HttpConnector:
     """What the HTTP connections of a process share."""
 
-    def __init__(self, settings: McpSettings, resolve: Resolve, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, settings: McpSettings, resolve_for: ResolveFor, tls: ssl.SSLContext | None) -> None:
         self._settings = settings
         self._policy = AddressPolicy(exceptions=settings.allowed_addresses)
-        self._backend = CheckedBackend(self._policy, resolve, timeout_seconds=settings.connect_seconds)
+        self._resolve_for = resolve_for
         self._tls = tls
 
     @asynccontextmanager
     async def connect(
-        self, url: str, authorization: Authorization | None, problem: Problem
+        self, workspace_id: UUID, url: str, authorization: Authorization | None, problem: Problem
     ) -> AsyncIterator[TransportStreams]:
         try:
             target = read_url(url, self._policy)
@@ -55,7 +57,10 @@ class HttpConnector:
         if self._tls is None and target.scheme == "https":
             # Loading the CA certificates is slow.
             self._tls = await asyncio.to_thread(httpcore2.default_ssl_context)
-        transport = _BoundedTransport(target, authorization, self._settings, problem, self._backend, self._tls)
+        backend = CheckedBackend(
+            self._policy, self._resolve_for(workspace_id), timeout_seconds=self._settings.connect_seconds
+        )
+        transport = _BoundedTransport(target, authorization, self._settings, problem, backend, self._tls)
         client = httpx2.AsyncClient(
             transport=transport,
             trust_env=False,
@@ -88,6 +93,7 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
         self._authorization = authorization
         self._settings = settings
         self._problem = problem
+        self._has_listened = False
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=tls,
             max_connections=_CONNECTIONS,
@@ -98,24 +104,29 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if self._origin_of(request.url) != self._origin:
             raise self._problem.found("The server redirects to another origin.")
+        problem = self._problem
         if request.method == "GET":
+            if self._has_listened or LAST_EVENT_ID in request.headers:
+                await asyncio.sleep(_RESUME_SECONDS)
             if LAST_EVENT_ID not in request.headers:
-                # Messages outside of calls are not used. As a server that does not offer them.
-                return httpx2.Response(HTTPStatus.METHOD_NOT_ALLOWED)
-            await asyncio.sleep(_RESUME_SECONDS)
+                # The stream for messages outside of calls. Servers need not offer it. Without it, a server that asks
+                # for input there during a call would wait for the answer.
+                self._has_listened = True
+                request.extensions["timeout"] = {**request.extensions["timeout"], "read": None}
+                problem = Problem()
         try:
-            return await self._exchange(request)
+            return await self._exchange(request, problem)
         except AuthorizationError as fault:
-            raise self._problem.found(str(fault)) from None
+            raise problem.found(str(fault)) from None
         except UnreachableError as fault:
             log.info("an MCP server is unreachable", extra=fields(detail=fault.detail))
-            raise self._problem.found(str(fault)) from None
+            raise problem.found(str(fault)) from None
         except httpcore2.TimeoutException as fault:
-            raise self._problem.found("The connection to the server timed out.") from fault
+            raise problem.found("The connection to the server timed out.") from fault
         except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError) as fault:
-            raise self._problem.found("The connection to the server failed.") from fault
+            raise problem.found("The connection to the server failed.") from fault
 
-    async def _exchange(self, request: httpx2.Request) -> httpx2.Response:
+    async def _exchange(self, request: httpx2.Request, problem: Problem) -> httpx2.Response:
         authorization = await self._authorization.headers() if self._authorization else {}
         response = await self._send(request, authorization)
         if (
@@ -126,7 +137,7 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
             await response.aclose()
             response = await self._send(request, await self._authorization.headers())
         try:
-            return await self._checked(request, response)
+            return await self._checked(request, response, problem)
         except BaseException:
             await response.aclose()
             raise
@@ -149,16 +160,25 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
             )
         )
 
-    async def _checked(self, request: httpx2.Request, response: httpcore2.Response) -> httpx2.Response:
+    async def _checked(
+        self, request: httpx2.Request, response: httpcore2.Response, problem: Problem
+    ) -> httpx2.Response:
         headers = httpx2.Headers(response.headers)
         if headers.get("content-encoding", "identity").strip().lower() != "identity":
-            raise self._problem.found("The server sent a compressed response.")
+            raise problem.found("The server sent a compressed response.")
         location = (
             headers.get("location") if HTTPStatus.MULTIPLE_CHOICES <= response.status < HTTPStatus.BAD_REQUEST else None
         )
         if location is not None and not self._is_own(request.url, location):
-            raise self._problem.found("The server redirects to another origin.")
-        stream = _BoundedStream(response, self._settings, self._problem)
+            raise problem.found("The server redirects to another origin.")
+        # As the SDK recognises them.
+        is_event_stream = headers.get("content-type", "").lower().startswith("text/event-stream")
+        cost = DecodingCost(is_event_stream=is_event_stream)
+        # The caller waits no longer. A response that it no longer waits for ends by this.
+        seconds = self._settings.connect_seconds + self._settings.call_seconds
+        if problem is not self._problem:
+            seconds = math.inf
+        stream = _BoundedStream(response, self._settings.message_bytes, seconds, problem, cost)
         if (
             headers.get("content-length", "0").isdecimal()
             and int(headers.get("content-length", "0")) > stream.max_bytes
@@ -169,10 +189,8 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
         body = await stream.start()
         await response.aclose()
         if not _is_protocol_error(body):
-            self._problem.is_lost_session = (
-                response.status == HTTPStatus.NOT_FOUND and MCP_SESSION_ID in request.headers
-            )
-            self._problem.found(f"The server answered with the HTTP status {response.status}.")
+            problem.is_lost_session = response.status == HTTPStatus.NOT_FOUND and MCP_SESSION_ID in request.headers
+            problem.found(f"The server answered with the HTTP status {response.status}.")
         return httpx2.Response(response.status, headers=headers, content=body)
 
     def _is_own(self, url: httpx2.URL, location: str) -> bool:
@@ -192,12 +210,14 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
 class _BoundedStream(httpx2.AsyncByteStream):
     """One deadline and one number of bytes for a whole response, also for one that streams."""
 
-    def __init__(self, response: httpcore2.Response, settings: McpSettings, problem: Problem) -> None:
+    def __init__(
+        self, response: httpcore2.Response, max_bytes: int, seconds: float, problem: Problem, cost: DecodingCost
+    ) -> None:
         self._response = response
         self._problem = problem
-        self.max_bytes = settings.message_bytes
-        # The caller waits no longer. A response that it no longer waits for ends by this.
-        self._seconds = settings.connect_seconds + settings.call_seconds
+        self._cost = cost
+        self.max_bytes = max_bytes
+        self._seconds = seconds
 
     def too_long(self) -> Exception:
         return self._problem.found(f"The server sent more than {self.max_bytes} bytes in one response.")
@@ -213,7 +233,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         deadline = asyncio.get_running_loop().time() + self._seconds
-        received = found = 0
+        received = 0
         parts = aiter(self._response.aiter_stream())
         while True:
             try:
@@ -228,10 +248,12 @@ class _BoundedStream(httpx2.AsyncByteStream):
             received += len(part)
             if received > self.max_bytes:
                 raise self.too_long()
-            found += separators(part)
-            if found > MAX_SEPARATORS:
-                raise self._problem.found("The server sent a response with too many values.")
-            yield part
+            for start in range(0, len(part), PIECE_BYTES):
+                piece = part[start : start + PIECE_BYTES]
+                if self._cost.exceeds(piece):
+                    raise self._problem.found(TOO_EXPENSIVE)
+                await asyncio.sleep(0)
+                yield piece
 
     async def aclose(self) -> None:
         await self._response.aclose()

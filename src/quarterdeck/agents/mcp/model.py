@@ -20,6 +20,7 @@ class McpTarget(Struct, frozen=True, kw_only=True):
     """A server, and how to connect to it. Exactly one of `url` and `command` is set."""
 
     server_id: UUID
+    workspace_id: UUID
     name: str
     url: str | None
     # A name in the configuration of the operator.

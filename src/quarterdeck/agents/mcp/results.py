@@ -1,6 +1,5 @@
-"""Turns the result of a call into text and images."""
+"""Turns the result of a call into text and images. Runs in a thread: every single step is short."""
 
-import binascii
 import re
 from base64 import b64decode
 from collections.abc import Callable
@@ -9,8 +8,9 @@ from typing import Any
 import mcp_types as types
 import msgspec
 
-from quarterdeck.agents.mcp.cleaning import clean_line, clean_text
+from quarterdeck.agents.mcp.cleaning import clean_line, clean_start
 from quarterdeck.agents.mcp.model import McpImage, McpResult
+from quarterdeck.agents.mcp.value_limits import decodes_quickly
 
 # Those that model providers take, and how their contents begin. A provider refuses a request with another content, and
 # the run would fail.
@@ -23,6 +23,8 @@ _IMAGE_STARTS = {
 # Of one result.
 _IMAGES = 10
 _NAME_CHARACTERS = 500
+# A multiple of four.
+_BASE64_PIECE_CHARACTERS = 1024 * 1024
 
 
 class _Parts:
@@ -67,8 +69,8 @@ class _Parts:
             reason = f"it is larger than {self._image_bytes} bytes"
         if reason is None:
             try:
-                decoded = b64decode(data, validate=True)
-            except (binascii.Error, ValueError):
+                decoded = _decoded(data)
+            except ValueError:
                 reason = "it is not valid base64"
             else:
                 if len(decoded) > self._image_bytes:
@@ -82,21 +84,33 @@ class _Parts:
 
     def add_structured(self, content: Any) -> None:
         """Servers should repeat it as text. What they repeated is not given to the model twice."""
-        if any(_is_same(text, content) for text in self.plain):
+        if decodes_quickly("\n".join(self.plain).encode()) and any(_is_same(text, content) for text in self.plain):
             return
         # Also encodes NaN, which is no JSON, as null.
         self.texts.append(msgspec.json.encode(content).decode())
 
 
-def to_result(found: types.CallToolResult, image_bytes: int, redact: Callable[[str], str]) -> McpResult:
+def to_result(
+    found: types.CallToolResult, image_bytes: int, text_characters: int, redact: Callable[[str], str]
+) -> McpResult:
     parts = _Parts(image_bytes)
     for block in found.content:
         parts.add(block)
     if found.structured_content is not None:
         parts.add_structured(found.structured_content)
-    # Redacted before and after: a secret may hold what is cleaned away, and what is cleaned may form a secret.
-    text = redact(clean_text(redact("\n".join(parts.texts))))
-    return McpResult(text=text, images=tuple(parts.images), is_error=found.is_error)
+    text = "\n".join(parts.texts)
+    start = clean_start(text, text_characters, redact)
+    if len(text) > text_characters:
+        start += f"\n[Cut here: the server sent {len(text)} characters.]"
+    return McpResult(text=start, images=tuple(parts.images), is_error=found.is_error)
+
+
+def _decoded(data: str) -> bytes:
+    """Raises ValueError, of which binascii.Error is a kind."""
+    pieces = [data[start : start + _BASE64_PIECE_CHARACTERS] for start in range(0, len(data), _BASE64_PIECE_CHARACTERS)]
+    if any("=" in piece for piece in pieces[:-1]):
+        raise ValueError("data after the padding")
+    return b"".join(b64decode(piece, validate=True) for piece in pieces)
 
 
 def _is_same(text: str, content: Any) -> bool:

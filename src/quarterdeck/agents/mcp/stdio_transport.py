@@ -1,12 +1,10 @@
 """stdio to a server in the sandbox. Messages are lines of JSON."""
 
-import fcntl
-import os
-import tempfile
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import IO
+from uuid import UUID
 
 import anyio
 import mcp_types as types
@@ -16,10 +14,10 @@ from mcp.shared.message import SessionMessage
 
 from quarterdeck.agents.mcp.cleaning import clean_line
 from quarterdeck.agents.mcp.commands import StdioCommand
-from quarterdeck.agents.mcp.guarded_streams import Problem
-from quarterdeck.agents.mcp.value_limits import MAX_SEPARATORS, separators
+from quarterdeck.agents.mcp.guarded_streams import TOO_EXPENSIVE, Problem
+from quarterdeck.agents.mcp.value_limits import decodes_quickly
 from quarterdeck.agents.sandbox.model import Pipes, Sandbox, SandboxUnavailable, Service
-from quarterdeck.agents.sandbox.output_tail import last_line
+from quarterdeck.agents.sandbox.output_tail import ErrorTail
 from quarterdeck.core.agent_settings import McpSettings
 from quarterdeck.credentials import redaction
 from quarterdeck.credentials.model import MIN_SECRET_CHARACTERS
@@ -27,33 +25,30 @@ from quarterdeck.credentials.model import MIN_SECRET_CHARACTERS
 # Lines that are no messages. Some servers print a few.
 _INVALID_LINES = 100
 _ERROR_CHARACTERS = 300
-# Of stderr. What is older is removed.
-_ERRORS_BYTES = 1024 * 1024
 
 
 @asynccontextmanager
 async def connect_stdio(
-    sandbox: Sandbox, command: StdioCommand, settings: McpSettings, problem: Problem
+    sandbox: Sandbox, workspace_id: UUID, command: StdioCommand, settings: McpSettings, problem: Problem
 ) -> AsyncIterator[TransportStreams]:
-    with tempfile.TemporaryFile() as errors:
-        # So that the file can be emptied while the server writes.
-        fcntl.fcntl(errors, fcntl.F_SETFL, fcntl.fcntl(errors, fcntl.F_GETFL) | os.O_APPEND)
-        service = Service(
-            arguments=command.command,
-            environment=command.environment,
-            network=command.network,
-            readable=[Path(folder) for folder in command.readable],
-            errors=errors,
-            buffer_bytes=settings.message_bytes,
-        )
-        try:
-            async with (
-                sandbox.serve(service) as pipes,
-                _streams(_Lines(pipes, settings, problem, errors, command)) as streams,
-            ):
-                yield streams
-        except SandboxUnavailable as fault:
-            raise problem.found(f"The server could not be started: {fault}") from fault
+    errors = ErrorTail()
+    service = Service(
+        workspace_id=workspace_id,
+        arguments=command.command,
+        environment=command.environment,
+        network=command.network,
+        readable=[Path(folder) for folder in command.readable],
+        errors=errors,
+        buffer_bytes=settings.message_bytes,
+    )
+    try:
+        async with (
+            sandbox.serve(service) as pipes,
+            _streams(_Lines(pipes, settings, problem, errors, command)) as streams,
+        ):
+            yield streams
+    except SandboxUnavailable as fault:
+        raise problem.found(f"The server could not be started: {fault}") from fault
 
 
 @asynccontextmanager
@@ -71,7 +66,7 @@ async def _streams(lines: "_Lines") -> AsyncIterator[TransportStreams]:
 
 class _Lines:
     def __init__(
-        self, pipes: Pipes, settings: McpSettings, problem: Problem, errors: IO[bytes], command: StdioCommand
+        self, pipes: Pipes, settings: McpSettings, problem: Problem, errors: ErrorTail, command: StdioCommand
     ) -> None:
         self._pipes = pipes
         self._max_bytes = settings.message_bytes
@@ -92,8 +87,8 @@ class _Lines:
                 if received > self._max_bytes:
                     self._problem.found(f"The server sent more than {self._max_bytes} bytes without an answer.")
                     return
-                if separators(line) > MAX_SEPARATORS:
-                    self._problem.found("The server sent a message with too many values.")
+                if not await asyncio.to_thread(decodes_quickly, line):
+                    self._problem.found(TOO_EXPENSIVE)
                     return
                 try:
                     message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
@@ -102,7 +97,6 @@ class _Lines:
                     continue
                 if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
                     received = 0
-                    self._empty_errors()
                 try:
                     await incoming.send(SessionMessage(message))
                 except anyio.BrokenResourceError:
@@ -120,7 +114,7 @@ class _Lines:
             line = b""
         if not line:
             # Redacted first: a part of a secret would not be found.
-            reason = self._redact(clean_line(self._redact(last_line(self._errors)), _ERROR_CHARACTERS))
+            reason = self._redact(clean_line(self._redact(self._errors.last_line()), _ERROR_CHARACTERS))
             self._problem.found(f"The server ended: {reason}" if reason else "The server ended.")
             return None
         return line
@@ -134,10 +128,6 @@ class _Lines:
         except OSError:
             # The reader sees the end of the server too, and says why.
             return
-
-    def _empty_errors(self) -> None:
-        if os.fstat(self._errors.fileno()).st_size > _ERRORS_BYTES:
-            os.ftruncate(self._errors.fileno(), 0)
 
 
 def _redactor(command: StdioCommand) -> Callable[[str], str]:

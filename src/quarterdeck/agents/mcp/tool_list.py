@@ -1,5 +1,6 @@
 """Reads the tools of a server, and keeps what can be offered to a model."""
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import mcp_types as types
 import msgspec
 
-from quarterdeck.agents.mcp.cleaning import clean_json, clean_line, clean_text
+from quarterdeck.agents.mcp.cleaning import clean_json, clean_line, clean_start
 from quarterdeck.agents.mcp.model import McpTool, full_name
 from quarterdeck.core.agent_settings import McpSettings
 from quarterdeck.core.logging import fields, log
@@ -16,6 +17,8 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 # Of the name that the model uses.
 _FULL_NAME_CHARACTERS = 64
 _DESCRIPTION_CHARACTERS = 10_000
+# Of one tool. Larger ones are not cleaned.
+_SCHEMA_BYTES = 64 * 1024
 # A list may end with any page, so the number of pages needs a bound of its own.
 _PAGES = 50
 # In one line of the log.
@@ -41,6 +44,8 @@ async def read_tools(
     for _ in range(_PAGES):
         page = await fetch(cursor)
         for listed in page.tools[:remaining_tools]:
+            # Other tasks go on: cleaning takes milliseconds for each tool.
+            await asyncio.sleep(0)
             try:
                 if len(found) >= settings.tools:
                     raise _Unusable(f"the server has more than {settings.tools} tools")
@@ -52,7 +57,7 @@ async def read_tools(
                 if size > remaining_bytes:
                     raise _Unusable(f"the tools of the server are larger than {settings.tools_bytes} bytes")
             except _Unusable as fault:
-                left_out.append(f"{clean_line(redact(listed.name), 100)}: {fault}")
+                left_out.append(f"{clean_line(clean_start(listed.name, 100, redact), 100)}: {fault}")
             else:
                 remaining_bytes -= size
                 found[name] = tool
@@ -69,17 +74,16 @@ async def read_tools(
 
 
 def _read(listed: types.Tool, server_name: str, redact: Callable[[str], str]) -> McpTool:
+    if len(listed.name) > _FULL_NAME_CHARACTERS or len(full_name(server_name, listed.name)) > _FULL_NAME_CHARACTERS:
+        raise _Unusable(f"its name with that of the server is longer than {_FULL_NAME_CHARACTERS} characters")
     if not _NAME.fullmatch(listed.name):
         raise _Unusable("its name has characters other than letters, digits, `_`, `.` and `-`")
-    if len(full_name(server_name, listed.name)) > _FULL_NAME_CHARACTERS:
-        raise _Unusable(f"its name with that of the server is longer than {_FULL_NAME_CHARACTERS} characters")
     if redact(listed.name) != listed.name:
         raise _Unusable("its name has a secret")
-    description = redact(clean_text(redact(listed.description or listed.title or "")))
     hints = listed.annotations
     return McpTool(
         name=listed.name,
-        description=description[:_DESCRIPTION_CHARACTERS],
+        description=clean_start(listed.description or listed.title or "", _DESCRIPTION_CHARACTERS, redact),
         parameters=_read_parameters(listed.input_schema, redact),
         read_only=hints is not None and hints.read_only_hint is True,
     )
@@ -88,6 +92,8 @@ def _read(listed: types.Tool, server_name: str, redact: Callable[[str], str]) ->
 def _read_parameters(schema: dict[str, Any], redact: Callable[[str], str]) -> dict[str, Any]:
     """What all providers need. They check the rest themselves, each in its own way."""
     try:
+        if len(msgspec.json.encode(schema)) > _SCHEMA_BYTES:
+            raise ValueError(f"it is larger than {_SCHEMA_BYTES} bytes")
         cleaned: dict[str, Any] = clean_json(schema)
         # Secrets are found in the encoded form too.
         text = redact(msgspec.json.encode(cleaned).decode())

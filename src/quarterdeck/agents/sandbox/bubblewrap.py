@@ -7,7 +7,6 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import IO
 
 from quarterdeck.agents.sandbox.bwrap_arguments import (
     MADE_UP_FILES,
@@ -20,9 +19,11 @@ from quarterdeck.agents.sandbox.bwrap_process import BwrapProcess, start_bwrap
 from quarterdeck.agents.sandbox.bwrap_program import Program
 from quarterdeck.agents.sandbox.cgroups import Cgroup, Parents, create_cgroup, find_parents
 from quarterdeck.agents.sandbox.descriptors import finish, memory_file
+from quarterdeck.agents.sandbox.host_users import host_users, user_of
 from quarterdeck.agents.sandbox.model import Command, Outcome, Pipes, SandboxUnavailable, Service
+from quarterdeck.agents.sandbox.output_tail import last_line
 from quarterdeck.agents.sandbox.rlimits import limited
-from quarterdeck.agents.sandbox.service_pipes import open_pipes
+from quarterdeck.agents.sandbox.service_pipes import Descriptors, open_pipes
 from quarterdeck.agents.sandbox.syscall_filter import syscall_filter
 from quarterdeck.agents.sandbox.trial import try_sandbox
 from quarterdeck.agents.sandbox.watcher import ServiceWatcher, Watcher, outcome_of
@@ -39,17 +40,14 @@ class Bubblewrap:
         self._settings = settings
         self._workspace = workspace
         self._view = look_at_host(settings, data_dir, Path.cwd())
+        self.users = host_users(settings, data_dir)
         self._program: Program | None = None
         self._cgroups: Parents | None = None
-
-    @property
-    def user_id(self) -> int | None:
-        return self._settings.user_id if os.geteuid() == 0 else None
 
     async def check(self) -> None:
         _check_kernel()
         try:
-            self._program = Program(self.user_id)
+            self._program = Program(is_started_by_others=self.users is not None)
         except OSError as fault:
             raise SandboxUnavailable(f"bubblewrap could not be read: {fault}") from fault
         self._cgroups = await asyncio.to_thread(find_parents, self._settings)
@@ -61,15 +59,16 @@ class Bubblewrap:
 
     @asynccontextmanager
     async def serve(self, service: Service) -> AsyncIterator[Pipes]:
-        async with self._cgroup() as cgroup, open_pipes(service.buffer_bytes) as (pipes, descriptor, close_descriptor):
-            process = self._start_service(service, descriptor, cgroup is not None)
-            close_descriptor()
-            try:
-                pid = await _release(process, cgroup)
-                async with ServiceWatcher(service, self._settings, pid, cgroup).watching(process.kill):
-                    yield pipes
-            finally:
-                await process.close()
+        with user_of(self.users, service.workspace_id) as user_id:
+            async with self._cgroup() as cgroup, open_pipes(service) as (pipes, descriptors, close_descriptor):
+                process = self._start_service(service, descriptors, user_id, cgroup is not None)
+                close_descriptor()
+                try:
+                    pid = await _release(process, cgroup)
+                    async with ServiceWatcher(service, self._settings, pid, cgroup).watching(process.kill):
+                        yield pipes
+                finally:
+                    await process.close()
 
     @asynccontextmanager
     async def _cgroup(self) -> AsyncIterator[Cgroup | None]:
@@ -99,24 +98,32 @@ class Bubblewrap:
         return self._start(
             lambda files, filter_fd: bwrap_arguments(self._view, command, self._settings, files, filter_fd),
             limited_command,
-            command.output,
+            command.output.fileno(),
+            lambda: last_line(command.output),
+            command.user_id,
             has_cgroup=has_cgroup,
         )
 
-    def _start_service(self, service: Service, pipes: int, has_cgroup: bool) -> BwrapProcess:
+    def _start_service(
+        self, service: Service, descriptors: Descriptors, user_id: int | None, has_cgroup: bool
+    ) -> BwrapProcess:
         return self._start(
             lambda files, filter_fd: service_arguments(self._view, service, self._settings, files, filter_fd),
             limited(service.arguments, self._settings, self._workspace, None, has_cgroup=has_cgroup),
-            service.errors,
+            descriptors.stderr,
+            service.errors.last_line,
+            user_id,
             has_cgroup=has_cgroup,
-            pipes=pipes,
+            pipes=descriptors.stdin_and_stdout,
         )
 
     def _start(
         self,
         arguments: Callable[[Mapping[str, int], int], list[str]],
         command: Sequence[str],
-        output: IO[bytes],
+        output: int,
+        reason: Callable[[], str],
+        user_id: int | None,
         *,
         has_cgroup: bool,
         pipes: int | None = None,
@@ -127,7 +134,7 @@ class Bubblewrap:
         descriptors = [*files.values(), filter_fd]
         try:
             options = arguments(files, filter_fd)
-            return start_bwrap(self._program, options, command, descriptors, output, self.user_id, pipes)
+            return start_bwrap(self._program, options, command, descriptors, output, reason, user_id, pipes)
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)

@@ -74,8 +74,10 @@ class HostView(Struct, frozen=True):
     # Path → target of the link.
     links: Mapping[str, str]
     visible: Sequence[str]
-    # Folders below the visible ones, replaced by empty ones.
-    hidden: Sequence[str]
+    # Folders that stay hidden, also below a visible one.
+    private: Sequence[Path]
+    # Arguments for what is visible and hidden.
+    layout: Sequence[str]
 
 
 def look_at_host(settings: SandboxSettings, data_dir: Path, current: Path) -> HostView:
@@ -85,13 +87,35 @@ def look_at_host(settings: SandboxSettings, data_dir: Path, current: Path) -> Ho
     if settings.network:
         etc.append("/etc/resolv.conf")
     visible = [*system, *etc, *(os.path.abspath(path) for path in settings.readable or ())]
-    private = [*map(Path, _HIDDEN_ETC), data_dir.resolve(), current.resolve()]
-    hidden = {str(path) for path in private if path.is_dir() and _is_below_any(path, visible)}
-    return HostView(links, visible, sorted(hidden))
+    private = [*map(Path, _HIDDEN_ETC), *private_folders(data_dir, current)]
+    return HostView(links, visible, private, _layout(visible, private))
 
 
-def _is_below_any(path: Path, folders: Iterable[str]) -> bool:
-    return any(Path(os.path.realpath(folder)) in path.parents for folder in folders)
+def private_folders(data_dir: Path, current: Path) -> list[Path]:
+    """Of the service itself."""
+    return [data_dir.resolve(), current.resolve()]
+
+
+def hidden_folders(visible: Iterable[str], private: Iterable[Path]) -> set[str]:
+    """Where private folders would be seen, unless they are named themselves."""
+    real = {path: Path(os.path.realpath(path)) for path in visible}
+    return {
+        os.path.join(path, folder.relative_to(above))
+        for folder in private
+        for path, above in real.items()
+        if above in folder.parents and folder.is_dir()
+    } - real.keys()
+
+
+def _layout(visible: Sequence[str], private: Iterable[Path]) -> list[str]:
+    """From the root downwards: the longest path decides whether a folder is visible."""
+    hidden = hidden_folders(visible, private)
+    found: list[str] = []
+    for path in sorted({*visible, *hidden}, key=lambda path: (len(Path(path).parts), path)):
+        found += _memory_folder(path, 4096) if path in hidden else ("--ro-bind-try", path, path)
+    for path in sorted(hidden):
+        found += ("--remount-ro", path)
+    return found
 
 
 def bwrap_arguments(
@@ -101,7 +125,7 @@ def bwrap_arguments(
     return [
         *_isolation(settings.network, filter_fd),
         *_environment({}),
-        *_system(view, files),
+        *_system(view.links, view.layout, files),
         *_own_folders(settings),
         *("--bind", str(command.folder), "/workspace", "--chdir", "/workspace"),
         *_read_only(command.read_only),
@@ -112,18 +136,17 @@ def bwrap_arguments(
 def service_arguments(
     view: HostView, service: Service, settings: SandboxSettings, files: Mapping[str, int], filter_fd: int | None
 ) -> list[str]:
-    readable = [*map(str, service.readable), *(("/etc/resolv.conf",) if service.network else ())]
-    below_own = [path for path in readable if _is_below_any(Path(path), _OWN_FOLDERS)]
+    readable = [*map(os.path.abspath, service.readable), *(("/etc/resolv.conf",) if service.network else ())]
+    # The folders of the sandbox cover those that lie below.
+    late = [path for path in readable if any(Path(own) in Path(path).parents for own in _OWN_FOLDERS)]
+    visible = [*view.visible, *(path for path in readable if path not in late)]
     return [
         *_isolation(service.network, filter_fd),
         *_environment(service.environment),
-        *_system(view, files),
-        # After the hidden folders: the operator named these for this service.
-        *_visible(readable),
+        *_system(view.links, _layout(visible, view.private), files),
         *_own_folders(settings),
         *_memory_folder("/workspace", settings.temporary_bytes),
-        # Again: the folders of the sandbox cover these.
-        *_visible(below_own),
+        *_layout(late, view.private),
         *("--chdir", "/workspace"),
         *_READ_ONLY_REST,
     ]
@@ -157,20 +180,14 @@ def _environment(own: Mapping[str, str]) -> list[str]:
     return ["--clearenv", *(part for pair in pairs for part in pair)]
 
 
-def _system(view: HostView, files: Mapping[str, int]) -> list[str]:
+def _system(links: Mapping[str, str], layout: Iterable[str], files: Mapping[str, int]) -> list[str]:
     found: list[str] = []
-    for path, target in view.links.items():
+    for path, target in links.items():
         found += ("--symlink", target, path)
-    found += _visible(view.visible)
+    found += layout
     for path, descriptor in files.items():
         found += ("--perms", "0444", "--ro-bind-data", str(descriptor), path)
-    for path in view.hidden:
-        found += (*_memory_folder(path, 4096), "--remount-ro", path)
     return found
-
-
-def _visible(paths: Iterable[str]) -> list[str]:
-    return [part for path in paths for part in ("--ro-bind-try", path, path)]
 
 
 def _memory_folder(path: str, size: int) -> tuple[str, ...]:

@@ -8,16 +8,14 @@ import ctypes
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import IO
 
 import msgspec
 
 from quarterdeck.agents.sandbox.bwrap_program import Program
 from quarterdeck.agents.sandbox.descriptors import finish, memory_file, readable
 from quarterdeck.agents.sandbox.model import SandboxUnavailable
-from quarterdeck.agents.sandbox.output_tail import last_line
 
 _PR_SET_CHILD_SUBREAPER = 36
 _sandboxes = 0
@@ -26,11 +24,12 @@ _sandboxes = 0
 class BwrapProcess:
     """Started, but the command waits for `release`."""
 
-    def __init__(self, process: subprocess.Popen[bytes], status: int, blocker: int, output: IO[bytes]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], status: int, blocker: int, reason: Callable[[], str]) -> None:
         self._process = process
         self._status = status
         self._blocker: int | None = blocker
-        self._output = output
+        # The last line of its output, for the case that it does not start.
+        self._reason = reason
         self._outer = os.pidfd_open(process.pid)
         _adopt_orphans(+1)
         # Of process 1 of the namespace.
@@ -50,7 +49,7 @@ class BwrapProcess:
         return pid
 
     def start_failure(self) -> SandboxUnavailable:
-        return SandboxUnavailable(f"bubblewrap did not start: {last_line(self._output) or 'no reason given'}")
+        return SandboxUnavailable(f"bubblewrap did not start: {self._reason() or 'no reason given'}")
 
     def release(self) -> None:
         assert self._blocker is not None
@@ -73,7 +72,7 @@ class BwrapProcess:
         with suppress(BlockingIOError):
             rest = os.read(self._status, 4096)
         if code >= 0 and b"exit-code" not in rest:
-            raise SandboxUnavailable(f"bubblewrap did not run the command: {last_line(self._output)}")
+            raise SandboxUnavailable(f"bubblewrap did not run the command: {self._reason()}")
         # Killed from outside: as a shell reports it.
         return code if code >= 0 else 128 - code
 
@@ -105,7 +104,8 @@ def start_bwrap(
     arguments: Sequence[str],
     command: Sequence[str],
     descriptors: Sequence[int],
-    output: IO[bytes],
+    output: int,
+    reason: Callable[[], str],
     user_id: int | None,
     pipes: int | None = None,
 ) -> BwrapProcess:
@@ -133,7 +133,7 @@ def start_bwrap(
             )
         finally:
             os.close(options)
-        return BwrapProcess(process, os.dup(status_reader), os.dup(block_writer), output)
+        return BwrapProcess(process, os.dup(status_reader), os.dup(block_writer), reason)
 
 
 def _reap(pidfd: int) -> None:

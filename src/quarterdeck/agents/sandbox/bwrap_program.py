@@ -19,12 +19,12 @@ class Program:
     it is started from copies in memory. They stay open in the sandbox, so they are sealed; an open descriptor of a
     folder or of a file of the host would be a way out."""
 
-    def __init__(self, user_id: int | None) -> None:
+    def __init__(self, *, is_started_by_others: bool) -> None:
         path = _find()
         self.descriptors: tuple[int, ...] = ()
         self.environment: dict[str, str] = {}
         self.path = str(path)
-        if user_id is None or _can_enter(path):
+        if not is_started_by_others or _can_enter(path):
             return
         program = _sealed_copy(path)
         libraries = [_sealed_copy(library) for library in _libraries(path)]

@@ -15,7 +15,7 @@ async def find_sandbox(settings: SandboxSettings, workspace: WorkspaceSettings, 
         return None
     sandbox: Sandbox
     if settings.kind == "container":
-        sandbox = Container(settings, workspace)
+        sandbox = Container(settings, workspace, data_dir)
     else:
         sandbox = Bubblewrap(settings, workspace, data_dir)
     try:

@@ -5,11 +5,13 @@ import math
 import os
 import secrets
 import shutil
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
-from quarterdeck.agents.sandbox.bwrap_arguments import ENVIRONMENT, RESERVED
+from quarterdeck.agents.sandbox.bwrap_arguments import ENVIRONMENT, RESERVED, hidden_folders, private_folders
 from quarterdeck.agents.sandbox.descriptors import finish
+from quarterdeck.agents.sandbox.host_users import host_users, user_of
 from quarterdeck.agents.sandbox.model import Command, Outcome, Pipes, SandboxUnavailable, Service
 from quarterdeck.agents.sandbox.output_tail import last_line
 from quarterdeck.agents.sandbox.rlimits import OPEN_FILES
@@ -33,13 +35,11 @@ _SERVICE_SCRIPT = '{ cat; kill -KILL $$; } | { "$@"; kill -KILL $$; }'
 
 
 class Container:
-    def __init__(self, settings: SandboxSettings, workspace: WorkspaceSettings) -> None:
+    def __init__(self, settings: SandboxSettings, workspace: WorkspaceSettings, data_dir: Path) -> None:
         self._settings = settings
         self._workspace = workspace
-
-    @property
-    def user_id(self) -> int | None:
-        return self._settings.user_id if os.geteuid() == 0 else None
+        self.users = host_users(settings, data_dir)
+        self._private = private_folders(data_dir, Path.cwd())
 
     async def check(self) -> None:
         if not self._settings.container_image:
@@ -51,7 +51,7 @@ class Container:
     async def run(self, command: Command) -> Outcome:
         name = _new_name()
         process = await self._engine(
-            *run_arguments(self._settings, self._workspace, command, name, os.geteuid()), output=command.output.fileno()
+            *run_arguments(self._settings, self._workspace, command, name), output=command.output.fileno()
         )
         watcher = Watcher(command, self._settings, self._workspace, None, None)
         try:
@@ -68,16 +68,20 @@ class Container:
     @asynccontextmanager
     async def serve(self, service: Service) -> AsyncIterator[Pipes]:
         name = _new_name()
-        arguments = serve_arguments(self._settings, self._workspace, service, name, os.geteuid())
-        async with open_pipes(service.buffer_bytes) as (pipes, descriptor, close_descriptor):
-            process = await self._engine(
-                *arguments, output=service.errors.fileno(), pipes=descriptor, environment=service.environment
-            )
-            close_descriptor()
-            try:
-                yield pipes
-            finally:
-                await finish(self._remove(name, process))
+        with user_of(self.users, service.workspace_id) as user_id:
+            arguments = serve_arguments(self._settings, self._workspace, service, self._private, name, user_id)
+            async with open_pipes(service) as (pipes, descriptors, close_descriptor):
+                process = await self._engine(
+                    *arguments,
+                    output=descriptors.stderr,
+                    pipes=descriptors.stdin_and_stdout,
+                    environment=service.environment,
+                )
+                close_descriptor()
+                try:
+                    yield pipes
+                finally:
+                    await finish(self._remove(name, process))
 
     async def _remove(self, name: str, process: asyncio.subprocess.Process) -> None:
         """Until the client has ended, it may still be creating the container."""
@@ -105,13 +109,10 @@ def _new_name() -> str:
     return f"quarterdeck-sandbox-{secrets.token_hex(8)}"
 
 
-def run_arguments(
-    settings: SandboxSettings, workspace: WorkspaceSettings, command: Command, name: str, user_id: int
-) -> list[str]:
-    """`user_id` is that of the worker."""
+def run_arguments(settings: SandboxSettings, workspace: WorkspaceSettings, command: Command, name: str) -> list[str]:
     assert settings.container_image is not None, "check() comes first"
     return [
-        *("run", *_isolation(settings, name, user_id, network=settings.network)),
+        *("run", *_isolation(settings, name, command.user_id, network=settings.network)),
         *_limits(settings, workspace),
         *_temporary(settings),
         *_mounts(command),
@@ -122,27 +123,35 @@ def run_arguments(
 
 
 def serve_arguments(
-    settings: SandboxSettings, workspace: WorkspaceSettings, service: Service, name: str, user_id: int
+    settings: SandboxSettings,
+    workspace: WorkspaceSettings,
+    service: Service,
+    private: Sequence[Path],
+    name: str,
+    user_id: int | None,
 ) -> list[str]:
     """Without the values of the environment: every user of the host can read arguments. The engine takes them from its
     own environment."""
     assert settings.container_image is not None, "check() comes first"
     readable = (("--mount", f"type=bind,source={path},target={path},readonly") for path in service.readable)
+    hidden = hidden_folders([str(path) for path in service.readable], private)
     return [
         *("run", "--interactive", *_isolation(settings, name, user_id, network=service.network)),
         *_limits(settings, workspace),
         *_temporary(settings),
         *("--tmpfs", f"/workspace:rw,nosuid,nodev,mode=1777,size={settings.temporary_bytes}"),
         *(part for mount in readable for part in mount),
+        *(part for path in sorted(hidden) for part in ("--tmpfs", f"{path}:rw,nosuid,nodev,mode=0755,size=4096")),
         *_environment(service.environment),
         *("--workdir", "/workspace", "--entrypoint", "bash", settings.container_image),
         *("-c", _SERVICE_SCRIPT, "bash", *service.arguments),
     ]
 
 
-def _isolation(settings: SandboxSettings, name: str, user_id: int, *, network: bool) -> list[str]:
-    user = settings.user_id if user_id == 0 else user_id
-    is_rootless_podman = user_id != 0 and os.path.basename(settings.container_command) == "podman"
+def _isolation(settings: SandboxSettings, name: str, user_id: int | None, *, network: bool) -> list[str]:
+    """`user_id`: None if the worker is not root."""
+    user = os.geteuid() if user_id is None else user_id
+    is_rootless_podman = user_id is None and os.path.basename(settings.container_command) == "podman"
     return [
         *("--rm", "--init", "--pull", "never", "--name", name, "--hostname", "sandbox"),
         *(() if network else ("--network", "none")),

@@ -4,8 +4,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import IO, Protocol
+from uuid import UUID
 
 from msgspec import Struct
+
+from quarterdeck.agents.sandbox.output_tail import ErrorTail
 
 
 class SandboxUnavailable(Exception):
@@ -16,6 +19,8 @@ class Command(Struct, frozen=True, kw_only=True):
     arguments: list[str]
     # Becomes /workspace: the current folder, and the only one that can be written besides /tmp.
     folder: Path
+    # The owner of the folder, as which the command runs. None: the user of the worker.
+    user_id: int | None
     # Read-only folders below /workspace: `skills/pdf` → a folder of the host.
     read_only: Mapping[str, Path]
     # Receives stdout and stderr. A file, not a pipe, so that the worker does no work for a flood of output.
@@ -33,6 +38,7 @@ class Outcome(Struct, frozen=True):
 class Service(Struct, frozen=True, kw_only=True):
     """A command that runs until its caller ends it. Its folder is empty, in memory, and of its own."""
 
+    workspace_id: UUID
     arguments: Sequence[str]
     environment: Mapping[str, str]
     # The setting for commands does not count: a service has the network only if this says so.
@@ -40,7 +46,7 @@ class Service(Struct, frozen=True, kw_only=True):
     # Folders of the host that it can read, under the same paths, besides those that every command can read.
     readable: Sequence[Path]
     # Receives stderr.
-    errors: IO[bytes]
+    errors: ErrorTail
     # Of the output that is read ahead.
     buffer_bytes: int
 
@@ -69,10 +75,22 @@ class Pipes(Struct, frozen=True):
     stdout: PipeReader
 
 
+class Users(Protocol):
+    """Users of the host, of whom each workspace has one of its own."""
+
+    # For what belongs to no workspace.
+    first: int
+
+    def hold(self, workspace_id: UUID) -> int:
+        """The user of the workspace. `release` has to follow. Raises SandboxUnavailable."""
+
+    def release(self, workspace_id: UUID) -> None: ...
+
+
 class Sandbox(Protocol):
     @property
-    def user_id(self) -> int | None:
-        """The user of the host that must own the folder. None: the user of the worker."""
+    def users(self) -> Users | None:
+        """The users of the host that own folders and run commands. None: the user of the worker."""
 
     async def check(self) -> None:
         """Raises SandboxUnavailable if no command can be run."""

@@ -1,26 +1,35 @@
-"""The pipes of a service: a pair of sockets, of which the service has one as its stdin and stdout."""
+"""The pipes of a service: a pair of sockets, of which it has one as its stdin and stdout, and a pipe for its stderr."""
 
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from quarterdeck.agents.sandbox.model import Pipes
+from msgspec import Struct
+
+from quarterdeck.agents.sandbox.model import Pipes, Service
+
+
+class Descriptors(Struct, frozen=True):
+    """Those of the service."""
+
+    stdin_and_stdout: int
+    stderr: int
 
 
 @asynccontextmanager
-async def open_pipes(buffer_bytes: int) -> AsyncIterator[tuple[Pipes, int, Callable[[], None]]]:
-    """The pipes, the descriptor for the service, and a function that closes this one. It must be called once the
-    service has it: otherwise the end of the service would not be seen."""
+async def open_pipes(service: Service) -> AsyncIterator[tuple[Pipes, Descriptors, Callable[[], None]]]:
+    """The pipes, the descriptors for the service, and a function that closes the first of them. It must be called once
+    the service has it: otherwise the end of the service would not be seen."""
     ours, theirs = socket.socketpair()
-    with theirs:
+    with theirs, service.errors.pipe() as stderr:
         try:
-            reader, writer = await asyncio.open_unix_connection(sock=ours, limit=buffer_bytes)
+            reader, writer = await asyncio.open_unix_connection(sock=ours, limit=service.buffer_bytes)
         except BaseException:
             ours.close()
             raise
         try:
-            yield Pipes(writer, reader), theirs.fileno(), theirs.close
+            yield Pipes(writer, reader), Descriptors(theirs.fileno(), stderr), theirs.close
         finally:
             # Not `close`: it would wait for a service that reads nothing.
             writer.transport.abort()

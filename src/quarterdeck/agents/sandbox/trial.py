@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 
 from quarterdeck.agents.sandbox.model import Command, Sandbox, SandboxUnavailable
+from quarterdeck.core.settings import variable
 
 _SECONDS = 30.0
 _SCRIPT = "test -e found && echo 1 > written"
@@ -19,14 +20,26 @@ async def try_sandbox(sandbox: Sandbox, name: str) -> None:
         raise SandboxUnavailable(f"{name} could not be tried: {fault}") from fault
 
 
+def _give(folder: Path, user_id: int, name: str) -> None:
+    try:
+        os.chown(folder, user_id, user_id)
+    except OSError as fault:
+        # In a container with few users, or without the capabilities of root.
+        raise SandboxUnavailable(
+            f"{name} needs the user {user_id}, which this root cannot use ({fault.strerror}): run as an ordinary user, "
+            f"or set {variable('sandbox', 'user_id')} to a user of this container that has no account"
+        ) from fault
+
+
 async def _try_in(sandbox: Sandbox, folder: Path, name: str) -> None:
     (folder / "found").touch()
-    if sandbox.user_id is not None:
-        os.chown(folder, sandbox.user_id, sandbox.user_id)
+    user_id = None if sandbox.users is None else sandbox.users.first
+    if user_id is not None:
+        _give(folder, user_id, name)
     with tempfile.TemporaryFile() as output:
         arguments = ["/bin/bash", "-c", _SCRIPT]
         outcome = await sandbox.run(
-            Command(arguments=arguments, folder=folder, read_only={}, output=output, seconds=_SECONDS)
+            Command(arguments=arguments, folder=folder, user_id=user_id, read_only={}, output=output, seconds=_SECONDS)
         )
     if outcome.stopped is not None:
         raise SandboxUnavailable(f"{name} does not work: {outcome.stopped}")

@@ -8,6 +8,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -39,7 +40,10 @@ class Watcher(Struct, frozen=True):
     cgroup: Cgroup | None
 
     async def watch(self) -> str:
-        looks = [asyncio.create_task(_repeat(look)) for look in (self._look_at_processes, self._look_at_folder)]
+        looking = (self._look_at_processes, self._look_at_folder)
+        # Its own threads: others may be busy for a long time, while the command writes to the disk.
+        threads = ThreadPoolExecutor(len(looking), "sandbox-watcher")
+        looks = [asyncio.create_task(_repeat(look, threads)) for look in looking]
         try:
             done, _ = await asyncio.wait(looks, return_when=asyncio.FIRST_COMPLETED)
             return done.pop().result()
@@ -47,6 +51,7 @@ class Watcher(Struct, frozen=True):
             for look in looks:
                 look.cancel()
             await asyncio.gather(*looks, return_exceptions=True)
+            threads.shutdown(wait=False)
 
     def reason_at_end(self) -> str | None:
         """For commands that ended between two looks."""
@@ -60,16 +65,16 @@ class Watcher(Struct, frozen=True):
                 return self._memory()
             if self.cgroup.ran_out_of_processes:
                 return self._processes()
-            return self._output()
+            return self._output() or self._disk()
         if self.pid is None:
-            return self._output()
+            return self._output() or self._disk()
         found = usage(self.pid, self.settings.memory_bytes)
         if found.memory_bytes > self.settings.memory_bytes:
             return self._memory()
         # The rlimit allows no more, so it has been reached.
         if found.processes >= self.settings.processes + OWN_PROCESSES:
             return self._processes()
-        return self._output()
+        return self._output() or self._disk()
 
     def _look_at_folder(self) -> str | None:
         bounds = FolderBounds(self.workspace.bytes, self.workspace.files)
@@ -102,6 +107,14 @@ class Watcher(Struct, frozen=True):
             return None
         return stopped(f"its output exceeded {in_units(self.workspace.file_bytes)}")
 
+    def _disk(self) -> str | None:
+        """Files can be hidden from `folder_size`: deleted ones that are only mapped, or that wait in a socket."""
+        with suppress(FileNotFoundError):
+            found = os.statvfs(self.command.folder)
+            if found.f_bavail * found.f_frsize < self.workspace.free_bytes:
+                return stopped(f"the disk of the host has less than {in_units(self.workspace.free_bytes)} left")
+        return None
+
 
 class ServiceWatcher(Struct, frozen=True):
     """Of a service only its processes: its folders have a size, and the kernel bounds what a cgroup counts."""
@@ -125,12 +138,12 @@ class ServiceWatcher(Struct, frozen=True):
 
     async def _watch(self, kill: Callable[[], None]) -> None:
         try:
-            reason = await _repeat(self._look, _SERVICE_PAUSE_SECONDS)
+            reason = await _repeat(self._look, None, _SERVICE_PAUSE_SECONDS)
         except Exception:
             # A service that cannot be watched is not left running.
             log.exception("the watcher of a service failed")
             reason = stopped("its resources could not be measured")
-        os.write(self.service.errors.fileno(), f"\n{reason}\n".encode())
+        self.service.errors.write(f"\n{reason}\n".encode())
         kill()
 
     def _look(self) -> str | None:
@@ -168,12 +181,15 @@ def _reason(exceeded: asyncio.Task[str]) -> str:
     return stopped("its resources could not be measured")
 
 
-async def _repeat(look: Callable[[], str | None], least_pause_seconds: float = _PAUSE_SECONDS) -> str:
+async def _repeat(
+    look: Callable[[], str | None], threads: ThreadPoolExecutor | None, least_pause_seconds: float = _PAUSE_SECONDS
+) -> str:
+    loop = asyncio.get_running_loop()
     pause_seconds = least_pause_seconds
     while True:
         await asyncio.sleep(pause_seconds)
         began = time.monotonic()
-        reason = await asyncio.to_thread(look)
+        reason = await loop.run_in_executor(threads, look)
         if reason is not None:
             return reason
         pause_seconds = max(least_pause_seconds, _PAUSE_SHARE * (time.monotonic() - began))

@@ -12,7 +12,7 @@ from msgspec import Struct
 from quarterdeck.agents.workspace.beneath import descriptor, make_folders, own
 from quarterdeck.agents.workspace.model import FileKind, ManifestFile, StoredFile
 from quarterdeck.agents.workspace.rules import parents_of_all
-from quarterdeck.agents.workspace.scan import EPOCH, Changed, Known, open_parts, remove, signature_of
+from quarterdeck.agents.workspace.scan import EPOCH, Changed, Known, make_writable, open_parts, remove, signature_of
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.model import PIECE_BYTES
 
@@ -57,7 +57,7 @@ def is_same(one: StoredFile, other: StoredFile) -> bool:
 
 def _remove(folder: int, path: str) -> None:
     above, _, name = path.rpartition("/")
-    with descriptor(open_parts(folder, above)) as parent:
+    with descriptor(_open_writable(folder, above)) as parent:
         remove(parent, name)
 
 
@@ -68,15 +68,21 @@ def _remove_emptied(folder: int, removed: set[str], wanted: dict[str, ManifestFi
         if path in wanted and wanted[path].kind is FileKind.FOLDER:
             continue
         # It has other files, or is gone already.
-        with suppress(OSError, Changed), descriptor(open_parts(folder, above)) as parent:
+        with suppress(OSError, Changed), descriptor(_open_writable(folder, above)) as parent:
             os.rmdir(name, dir_fd=parent)
+
+
+def _open_writable(folder: int, path: str) -> int:
+    opened = open_parts(folder, path)
+    make_writable(opened)
+    return opened
 
 
 def _write(target: Target, file: ManifestFile) -> Known:
     if target.stopped():
         raise InterruptedError
     above, _, name = file.path.rpartition("/")
-    with descriptor(open_parts(target.folder, above)) as parent:
+    with descriptor(_open_writable(target.folder, above)) as parent:
         if file.kind is FileKind.FOLDER:
             with suppress(FileExistsError):
                 os.mkdir(name, dir_fd=parent)

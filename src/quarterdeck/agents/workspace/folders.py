@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
+from quarterdeck.agents.sandbox.model import Users
 from quarterdeck.agents.workspace.beneath import descriptor
 from quarterdeck.agents.workspace.scan import Known, remove_tree
 from quarterdeck.core.logging import log
@@ -34,8 +35,11 @@ _THREADS = 8
 class Folder:
     """The files of one session, as of one revision. After a change, until it is stored, the revision is unknown."""
 
-    def __init__(self, session_id: UUID, path: Path) -> None:
+    def __init__(self, session_id: UUID, workspace_id: UUID, path: Path, owner: int | None) -> None:
         self.session_id = session_id
+        self.workspace_id = workspace_id
+        # The user of the host to whom all files belong. None: the user of the worker.
+        self.owner = owner
         self.path = path
         self.descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         self.revision: int | None = None
@@ -45,6 +49,10 @@ class Folder:
         self.lock = threading.Lock()
         self._discarded = threading.Event()
 
+    @property
+    def owner_id(self) -> int:
+        return os.geteuid() if self.owner is None else self.owner
+
     def is_discarded(self) -> bool:
         return self._discarded.is_set()
 
@@ -53,8 +61,8 @@ class Folder:
 
 
 class Folders:
-    def __init__(self, base: Path, owner: int | None, kept: int) -> None:
-        self.owner = owner
+    def __init__(self, base: Path, users: Users | None, kept: int) -> None:
+        self._users = users
         self._kept = kept
         self._idle: OrderedDict[UUID, Folder] = OrderedDict()
         self._threads = ThreadPoolExecutor(_THREADS, "workspaces")
@@ -81,20 +89,23 @@ class Folders:
         path.chmod(mode)
         return path
 
-    @property
-    def owner_id(self) -> int:
-        return os.geteuid() if self.owner is None else self.owner
+    def take(self, session_id: UUID, workspace_id: UUID) -> Folder:
+        """The folder that was given back last, or an empty one. Raises SandboxUnavailable if no user is free for it."""
+        return self._idle.pop(session_id, None) or self._make(session_id, workspace_id)
 
-    def take(self, session_id: UUID) -> Folder:
-        """The folder that was given back last, or an empty one."""
-        return self._idle.pop(session_id, None) or self._make(session_id)
-
-    def _make(self, session_id: UUID) -> Folder:
-        path = self.sessions / secrets.token_hex(16)
-        path.mkdir(mode=0o700)
-        folder = Folder(session_id, path)
-        if self.owner is not None:
-            os.fchown(folder.descriptor, self.owner, self.owner)
+    def _make(self, session_id: UUID, workspace_id: UUID) -> Folder:
+        # Until the folder is removed: its files must not belong to the user of another workspace.
+        owner = None if self._users is None else self._users.hold(workspace_id)
+        try:
+            path = self.sessions / secrets.token_hex(16)
+            path.mkdir(mode=0o700)
+            folder = Folder(session_id, workspace_id, path, owner)
+            if owner is not None:
+                os.fchown(folder.descriptor, owner, owner)
+        except OSError:
+            if self._users is not None:
+                self._users.release(workspace_id)
+            raise
         return folder
 
     def give_back(self, folder: Folder) -> None:
@@ -107,7 +118,14 @@ class Folders:
 
     def discard(self, folder: Folder) -> None:
         folder.discard()
-        self._removals.submit(_remove_folder, folder)
+        self._removals.submit(self._remove_folder, folder)
+
+    def _remove_folder(self, folder: Folder) -> None:
+        with folder.lock:
+            os.close(folder.descriptor)
+            _remove(folder.path)
+        if self._users is not None:
+            self._users.release(folder.workspace_id)
 
     def remove_later(self, path: Path) -> None:
         self._removals.submit(_remove, path)
@@ -135,9 +153,9 @@ class Folders:
         await asyncio.to_thread(_remove_root, self.root, self._lock)
 
 
-def open_folders(settings: Settings, owner: int | None) -> Folders:
-    """`owner`: the user of the sandbox, who must be able to enter the folders. None: the user of the worker."""
-    return Folders(_base(settings, owner), owner, settings.workspace.kept_folders)
+def open_folders(settings: Settings, users: Users | None) -> Folders:
+    """`users`: those of the sandbox, who must be able to enter the folders. None: the user of the worker."""
+    return Folders(_base(settings, None if users is None else users.first), users, settings.workspace.kept_folders)
 
 
 def _base(settings: Settings, owner: int | None) -> Path:
@@ -189,12 +207,6 @@ def _dead_roots(base: Path) -> list[tuple[Path, int]]:
         else:
             found.append((root, lock))
     return found
-
-
-def _remove_folder(folder: Folder) -> None:
-    with folder.lock:
-        os.close(folder.descriptor)
-        _remove(folder.path)
 
 
 def _remove_root(path: Path, lock: int) -> None:

@@ -88,6 +88,7 @@ def is_unchanged(known: Known | None, found: Found, began_ns: int) -> bool:
 def scan(folder: int, settings: WorkspaceSettings, owner: int, stopped: Callable[[], bool]) -> Scan:
     """Raises OutOfBounds as soon as the folder has more than a workspace may have. `owner`: the only user whose files
     are stored."""
+    make_writable(folder)
     walk = _Walk(folder, settings, owner)
     while walk.folders:
         if stopped():
@@ -122,6 +123,8 @@ class _Walk:
                         unwanted.append(entry.name)
                     else:
                         is_empty = False
+            if unwanted:
+                make_writable(folder)
             for name in unwanted:
                 remove(folder, name)
             if is_empty and path:
@@ -221,6 +224,13 @@ def _open(folder: int, name: str, flags: int, needed_mode: int) -> int:
         if fault.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENOENT, errno.ENXIO):
             raise Changed(name) from fault
         raise
+
+
+def make_writable(folder: int) -> None:
+    """A command may have forbidden it to the owner of the folder, who is the user of the worker unless that is root."""
+    mode = stat.S_IMODE(os.fstat(folder).st_mode)
+    if mode & 0o700 != 0o700:
+        os.fchmod(folder, mode | 0o700)
 
 
 def remove(folder: int, name: str) -> None:

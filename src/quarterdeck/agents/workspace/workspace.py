@@ -35,6 +35,9 @@ class StoredFiles(Protocol):
     def session_id(self) -> UUID: ...
 
     @property
+    def workspace_id(self) -> UUID: ...
+
+    @property
     def blobs(self) -> BlobStore: ...
 
     async def revision(self) -> int:
@@ -55,10 +58,6 @@ class Workspace:
         self._folder: Folder | None = None
         # The revision before the last change.
         self._base: int | None = None
-
-    @property
-    def owner(self) -> int | None:
-        return self._folders.owner
 
     async def read(self, work: Callable[[Folder], T]) -> T:
         """Work that only reads, in a thread."""
@@ -134,12 +133,12 @@ class Workspace:
     async def _ready(self) -> Folder:
         revision = await self._stored.revision()
         if self._folder is None:
-            self._folder = self._folders.take(self._stored.session_id)
+            self._folder = self._folders.take(self._stored.session_id, self._stored.workspace_id)
         folder = self._folder
         if folder.revision == revision:
             return folder
         manifest = await self._stored.manifest()
-        target = Target(folder.descriptor, self._folders.owner, self._stored.blobs, folder.is_discarded)
+        target = Target(folder.descriptor, folder.owner, self._stored.blobs, folder.is_discarded)
         folder.files = await self._run(folder, lambda: checkout(target, manifest.files, folder.files))
         folder.revision = manifest.revision
         return folder
@@ -155,9 +154,8 @@ class Workspace:
             raise
 
     async def _scan(self, folder: Folder) -> Scan:
-        owner = self._folders.owner_id
         return await self._folders.run(
-            folder, lambda: scan(folder.descriptor, self._settings, owner, folder.is_discarded)
+            folder, lambda: scan(folder.descriptor, self._settings, folder.owner_id, folder.is_discarded)
         )
 
     async def _collect(self, folder: Folder, found: Scan, began_ns: int) -> FileChanges | None:

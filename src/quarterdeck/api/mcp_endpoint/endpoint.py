@@ -1,4 +1,4 @@
-"""The path /mcp: checks the credential, and passes the request to the server of the MCP SDK."""
+"""The path /mcp: checks host, origin and credential, and passes the request to the server of the MCP SDK."""
 
 import asyncio
 import importlib
@@ -8,8 +8,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quarterdeck.api.mcp_endpoint.own_api import OwnApi
-from quarterdeck.core.agent_settings import McpSettings
-from quarterdeck.core.settings import HttpSettings
+from quarterdeck.api.mcp_endpoint.sites import Sites
+from quarterdeck.core.settings import Settings
 from quarterdeck.http.request_body import RequestBody
 
 _SERVER = "quarterdeck.api.mcp_endpoint.server"
@@ -20,27 +20,39 @@ _NOT_REPEATED = frozenset({b"content-length", b"x-request-id"})
 class McpEndpoint:
     """POST only: without state there is no stream to GET and no session to DELETE."""
 
-    def __init__(self, mcp: McpSettings, http: HttpSettings, stopping: asyncio.Event) -> None:
+    def __init__(self, settings: Settings, stopping: asyncio.Event) -> None:
         """`stopping` is set when the process is about to end."""
-        self._mcp = mcp
+        self._mcp = settings.mcp
+        self._http = settings.http
+        self._sites = Sites(settings.server, settings.http)
         self._stopping = stopping
-        self._http = http
         # The whole app, whose operations are called. Set when it exists.
         self.app: ASGIApp | None = None
 
+    async def check(self, scope: Scope) -> Response | None:
+        """The response to a caller without a valid credential. Raises ServiceError for a foreign host or origin."""
+        self._sites.check(scope)
+        caller = await self._api(scope).request("GET", "/v1/whoami")
+        if caller.ok:
+            return None
+        response = Response(caller.content, caller.status)
+        response.raw_headers += [(name, value) for name, value in caller.headers if name not in _NOT_REPEATED]
+        return response
+
     async def respond(self, scope: Scope, receive: Receive) -> Response:
-        assert self.app is not None
-        api = OwnApi(self.app, scope)
-        caller = await api.request("GET", "/v1/whoami")
-        if not caller.ok:
-            response = Response(caller.content, caller.status)
-            response.raw_headers += [(name, value) for name, value in caller.headers if name not in _NOT_REPEATED]
-            return response
+        refused = await self.check(scope)
+        if refused is not None:
+            return refused
+        api = self._api(scope)
         # In a thread: the import takes long, and only once.
         server = await asyncio.to_thread(importlib.import_module, _SERVER)
         body = await RequestBody(receive, None, self._http.json_body_bytes, self._http).read()
         serve = partial(server.serve, api, self._mcp.wait_seconds, self._stopping, max(1, len(body)))
         return _Exchange(serve, body)
+
+    def _api(self, scope: Scope) -> OwnApi:
+        assert self.app is not None
+        return OwnApi(self.app, scope)
 
 
 class _Exchange(Response):

@@ -40,6 +40,7 @@ class ApiError(Exception):
 
     def __init__(self, answer: ApiAnswer) -> None:
         super().__init__(answer.json["error"]["message"])
+        self.status = answer.status
 
 
 class StreamRefused(Exception):

@@ -1,6 +1,7 @@
 """The tools of /mcp. Each is one or a few calls of our own API. Their names and fields are those of the API."""
 
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -8,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from quarterdeck.agents.configuration import AgentReference
-from quarterdeck.api.mcp_endpoint.own_api import Json, OwnApi
+from quarterdeck.api.mcp_endpoint.own_api import ApiError, Json, OwnApi
 from quarterdeck.api.mcp_endpoint.runs import WaitLimits, await_run, last_event_id, outcome
 from quarterdeck.conversations.actions.model import ActionState, ResolveActionBody
 from quarterdeck.conversations.runs.model import Delivery
@@ -111,11 +112,20 @@ async def _create_session(context: Context, given: CreateSession) -> Json:
 
 async def _send_input(context: Context, given: SendInput) -> Json:
     api, session_id = context.api, str(given.session_id)
-    after = await last_event_id(api, session_id)
+    after: int | None = None
+    try:
+        after = await last_event_id(api, session_id)
+    except ApiError as refused:
+        # Who may not read may send all the same.
+        if refused.status != HTTPStatus.FORBIDDEN:
+            raise
     body: dict[str, object] = {"type": "input", "text": given.text}
     if given.delivery is not Delivery.STEER:
         body["delivery"] = given.delivery
     submitted = await api.post(f"/v1/sessions/{session_id}/events", body, given.idempotency_key)
+    if after is None:
+        sent = {"outcome": submitted["outcome"], "run_id": submitted["run_id"], "session_id": session_id}
+        return sent | {"next": "This credential lacks the permission workspace.read, so the answer is not returned."}
     run = await _awaited(context, submitted["run_id"], after, given.wait_seconds)
     return {"outcome": submitted["outcome"]} | await outcome(api, run)
 

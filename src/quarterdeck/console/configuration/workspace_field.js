@@ -7,7 +7,7 @@ const KINDS = {
   sandbox: ["Sandbox", "The agent has a folder of its own, with file tools and a shell in a sandbox. Attached files are put there."],
   none: ["None", "The agent has no files and runs no commands. Attached files go to the model only."],
 };
-const DEFAULT = ["Default", "Sandbox if the server has one, unless it is set otherwise."];
+const DEFAULT = ["Default", "Set by the server, usually a sandbox."];
 
 /** Null: the default of the server. */
 export function workspaceName(kind) {
