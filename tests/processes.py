@@ -35,8 +35,11 @@ def stop(server: Server, number: signal.Signals = signal.SIGTERM) -> None:
 
 
 def is_gone(server: Server) -> bool:
-    """Whether it has ended."""
-    return not Path(f"/proc/{server.pid}").exists()
+    """Whether it has ended. A child of this process stays a zombie; one of the fork server does not."""
+    try:
+        return Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
 
 
 def resident_mib(server: Server) -> float:

@@ -147,7 +147,6 @@ def test_a_wrong_value_ends_the_process_with_code_2() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["admin"], "Missing command"),
         (["serve", "--port", "70000"], "65535"),
         (["serve", "--port", "x"], "--port"),
         (["admin", "create-workspace", "--name", "x\udcff", "--owner-email", "a@b.c"], "UTF-8"),

@@ -14,7 +14,7 @@ from tests.pages import blocks_of, texts_of
 def test_a_version_of_an_agent_and_a_session_with_an_agent() -> None:
     version, session = texts_of(blocks_of("docs/agents.md", "json"))
     assert set(json.loads(version)) == set(AgentConfiguration.__struct_fields__)
-    assert msgspec.json.decode(version, type=AgentConfiguration).tool_policy == {"add_note": "allow"}
+    assert msgspec.json.decode(version, type=AgentConfiguration).tool_policy == {"bash": "ask"}
     assert set(json.loads(session)) <= set(CreateSessionBody.__struct_fields__)
     assert msgspec.json.decode(session, type=CreateSessionBody).model == "demo"
 

@@ -20,7 +20,6 @@ from msgspec import Struct
 from quarterdeck.cli.exit_codes import UsageError
 
 if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer as Buffer
     from rich.console import Console
     from rich.table import Table
 
@@ -120,7 +119,7 @@ class _TerminalDocument(io.RawIOBase):
         utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self._decoder = io.IncrementalNewlineDecoder(utf8, translate=True)
 
-    def write(self, content: "Buffer") -> int:
+    def write(self, content: Any) -> int:
         found = bytes(content)
         typer.echo(printable(self._decoder.decode(found)), nl=False)
         return len(found)

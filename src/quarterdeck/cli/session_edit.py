@@ -88,14 +88,11 @@ def edit(
     max_tokens: MaxTokens = None,
     session_max_cost_usd: SessionMaxCost = None,
     session_max_tokens: SessionMaxTokens = None,
-    no_limits: Annotated[
-        bool, typer.Option("--no-limits", help="Remove all limits before other options are applied.")
-    ] = False,
+    no_limits: Annotated[bool, typer.Option("--no-limits", help="Remove all limits that are not given.")] = False,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change settings of a session, from its next run on. --skill, --mcp-server, --policy and --tools replace the whole
-    list."""
+    """Change settings of a session, from its next run on. Options that can be repeated replace the whole list."""
     _either(("--agent", agent), ("--no-agent", no_agent))
     _either(("--model", model), ("--default-model", default_model))
     _either(("--skill", skill), ("--no-skills", no_skills))
@@ -109,8 +106,7 @@ def edit(
     client_tools = UNSET if tools is None else session_options.client_tools(tools)
     asked = (agent, inherit, title, model, instructions, skill, mcp_server, workspace, policy, tools, output_schema)
     resets = (no_agent, default_model, no_skills, no_mcp_servers, no_policy, no_tools, no_output_schema, no_limits)
-    is_empty = settings is UNSET and limits.is_empty
-    if is_empty and not any(resets) and all(value is None for value in asked):
+    if settings is UNSET and limits.is_empty and not any(resets) and all(value is None for value in asked):
         raise UsageError("Nothing to change. See `qd sessions edit --help`.")
     with open_client(profile) as client:
         skills = [session_options.skill(client, each) for each in skill or []]

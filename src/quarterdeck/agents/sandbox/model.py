@@ -1,14 +1,12 @@
 """What the tools need of a sandbox. An adapter is one file with a class that has these methods."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 from typing import IO, Protocol
 from uuid import UUID
 
 from msgspec import Struct
-
-from quarterdeck.agents.sandbox.output_tail import ErrorTail
 
 
 class SandboxUnavailable(Exception):
@@ -35,6 +33,17 @@ class Outcome(Struct, frozen=True):
     stopped: str | None = None
 
 
+class ErrorSink(Protocol):
+    """Keeps the end of what a service writes to stderr."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def last_line(self) -> str: ...
+
+    def pipe(self) -> AbstractContextManager[int]:
+        """A descriptor for the stderr of the service."""
+
+
 class Service(Struct, frozen=True, kw_only=True):
     """A command that runs until its caller ends it. Its folder is empty, in memory, and of its own."""
 
@@ -46,7 +55,7 @@ class Service(Struct, frozen=True, kw_only=True):
     # Folders of the host that it can read, under the same paths, besides those that every command can read.
     readable: Sequence[Path]
     # Receives stderr.
-    errors: ErrorTail
+    errors: ErrorSink
     # Of the output that is read ahead.
     buffer_bytes: int
 
