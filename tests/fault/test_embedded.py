@@ -19,6 +19,7 @@ import pytest
 from quarterdeck.server import data_directory as files
 from quarterdeck.server.data_directory import Cluster, EmbeddedError, find_postmaster
 from quarterdeck.server.embedded_postgres import running
+from quarterdeck.server.system_account import SYSTEM_USER
 
 # Only a failure takes this long.
 PATIENCE_SECONDS = 120.0
@@ -171,7 +172,7 @@ def test_another_account_cannot_connect_even_where_it_can_walk(folder: Path) -> 
 @as_root
 def test_as_root_only_the_servers_account_is_let_through(folder: Path) -> None:
     with running(folder):
-        assert server(folder).username() == files.SYSTEM_USER
+        assert server(folder).username() == SYSTEM_USER
         for place in (folder, folder.parent):
             assert stat.S_IMODE(place.stat().st_mode) == 0o710
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.server.data_directory import SYSTEM_USER
+from quarterdeck.server.system_account import SYSTEM_USER
 
 PROCESSES = 6
 
 # Each process looks up its account until all of them have one: an entry must not go away again.
 CREATE = """
 import multiprocessing, pwd, sys
-from quarterdeck.server.data_directory import _system_account
+from quarterdeck.server.system_account import system_account
 
 context = multiprocessing.get_context("fork")
 number = int(sys.argv[1])
@@ -25,7 +25,7 @@ begin, created, results = context.Barrier(number), context.Value("i", 0), contex
 def create():
     begin.wait()
     try:
-        account = _system_account()
+        account = system_account()
     finally:
         with created.get_lock():
             created.value += 1
