@@ -286,7 +286,7 @@ def move_bundles(
     as_json: AsJson = False,
     data: Data = None,
 ) -> None:
-    """Move contents to the bundle store, from the fallback store. The server can keep running."""
+    """Move contents to the bundle store. The server can keep running."""
     from quarterdeck.cli.bundle_move import move_bundles as move
 
     moved = move(_settings(data), keep=keep, concurrency=concurrency)
