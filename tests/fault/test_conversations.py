@@ -164,7 +164,7 @@ async def test_answers_match_the_output_schema(world: World, server: Server) -> 
             with working(server.database_url, server.data_dir, **asking(door), **SETTINGS):
                 assert (await ended(world, run_id))["state"] == "succeeded"
                 messages = await data_of(world, session_id, "message")
-                reason = "$.answer: 'x' is not of type 'integer'."
+                reason = '$.answer: "x" is not of type "integer".'
                 assert [message.get("mismatch") for message in messages] == [reason, None]
                 assert json.loads(messages[-1]["text"]) == {"answer": 3}
                 assert model.asked["y"][1] == model.asked["y"][2], "the same correction after the crash"

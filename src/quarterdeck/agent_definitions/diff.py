@@ -8,6 +8,9 @@ from quarterdeck.agent_definitions.model import AgentDiffBody, AgentVersionBody,
 from quarterdeck.agents.configuration import ConfigurationField
 from quarterdeck.skills.diff import unified_diff
 
+# Of both texts. A diff of more would keep the interpreter lock for too long.
+_MAX_CHARACTERS = 512 * 1024
+
 
 def compare(base: AgentVersionBody, head: AgentVersionBody) -> AgentDiffBody:
     fields = []
@@ -19,11 +22,13 @@ def compare(base: AgentVersionBody, head: AgentVersionBody) -> AgentDiffBody:
 
 
 def _diff(field: ConfigurationField, before: Any, after: Any) -> str | None:
-    if field is ConfigurationField.INSTRUCTIONS:
-        return unified_diff(field, before, after)
     if isinstance(before, dict | list) or isinstance(after, dict | list):
-        return unified_diff(field, _json(before), _json(after))
-    return None
+        before, after = _json(before), _json(after)
+    elif field is not ConfigurationField.INSTRUCTIONS:
+        return None
+    if len(before or "") + len(after or "") > _MAX_CHARACTERS:
+        return None
+    return unified_diff(field, before, after)
 
 
 def _json(value: Any) -> str | None:

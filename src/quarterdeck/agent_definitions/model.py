@@ -112,7 +112,7 @@ class FieldDiff(Struct, frozen=True):
         str | None,
         Meta(
             description="Unified diff of the instructions, or of the JSON of other fields with several values. null: "
-            "`before` and `after` are short."
+            "`before` and `after` are short, or together longer than 512 KiB."
         ),
     ]
 

@@ -9,8 +9,7 @@ from quarterdeck.agents.tools import CallContext, Effect, Output, Refusal, Tool,
 from quarterdeck.agents.workspace.beneath import open_file, reported
 from quarterdeck.agents.workspace.folders import Folder
 from quarterdeck.agents.workspace.place import Place, writable_path
-from quarterdeck.agents.write_file import encoded, put_file
-from quarterdeck.skills.diff import unified_diff
+from quarterdeck.agents.write_file import encoded, put_file, short_diff
 from quarterdeck.skills.model import shown
 
 EDIT_FILE = "edit_file"
@@ -42,8 +41,11 @@ async def _edit(place: Place, arguments: dict[str, Any], context: CallContext) -
             advice = "Read the file again." if count == 0 else "Add lines around it that make it unique."
             raise Refusal(f'the text occurs {count} times in "{shown(path)}", not once. {advice}')
         after = before.replace(old, new)
-        put_file(folder, path, after.encode())
-        return unified_diff(path, before, after) or "The file has this text already."
+        if after == before:
+            return "The file has this text already."
+        content = after.encode()
+        put_file(folder, path, content)
+        return short_diff(path, before.encode(), content) or f'Changed "{shown(path)}" ({len(content)} bytes).'
 
     text, changes, notice = await place.workspace.write(edit)
     return Output(text + notice, changes)

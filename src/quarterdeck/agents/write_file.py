@@ -38,7 +38,7 @@ async def _write(place: Place, arguments: dict[str, Any], context: CallContext) 
         if before is None:
             return f'Created "{shown(path)}" ({len(content)} bytes).'
         text = f'Replaced "{shown(path)}" ({len(content)} bytes).'
-        diff = _diff(path, before, content)
+        diff = short_diff(path, before, content)
         return f"{text}\n{diff}" if diff else text
 
     text, changes, notice = await place.workspace.write(write)
@@ -74,8 +74,8 @@ def _before(folder: int, path: str) -> bytes | None:
         return None
 
 
-def _diff(path: str, before: bytes, after: bytes) -> str:
-    """Empty if one of them is not text, or too long."""
+def short_diff(path: str, before: bytes, after: bytes) -> str:
+    """Empty if one of them is not text, or too long: it would keep the interpreter lock for a tenth of a second."""
     if len(before) + len(after) > _DIFF_BYTES or b"\0" in before:
         return ""
     try:

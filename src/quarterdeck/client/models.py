@@ -656,7 +656,7 @@ class FieldDiff(Struct, frozen=True):
     after: Any
     diff: str | None
     """Unified diff of the instructions, or of the JSON of other fields with several values. null: `before` and
-    `after` are short."""
+    `after` are short, or together longer than 512 KiB."""
 
 
 class AgentDiffBody(Struct, frozen=True):

@@ -45,8 +45,9 @@ def watched_loop(limit_seconds: float) -> Iterator[None]:
 
 class _Reading(Struct, frozen=True):
     """Clocks, in seconds: processor time of the process and of the loop's thread, and for how long the loop's thread
-    and this one were ready to run while others had the processors."""
+    and this one were ready to run while others had the processors. Beats: how often the loop went round."""
 
+    beats: int
     now: float
     process: float
     loop: float
@@ -67,50 +68,58 @@ class _Watchdog:
         self.stopped = threading.Event()
         self._loop = loop
         self._limit_seconds = limit_seconds
+        self._step_seconds = limit_seconds / _STEPS
         self._thread = threading.get_ident()
         self._native_id = threading.get_native_id()
-        # How many frames lie below a callback. The loop says it with each answer.
+        # How many frames lie below a callback. Each beat says it.
         self._depth = sys.maxsize
-        self._has_answered = True
+        self._beats = 0
         self._callback: FrameType | None = None
         self._kind: str | None = None
         self._held_seconds = self._processor_seconds = 0.0
+        self._beat()
 
     def run(self) -> None:
-        step = self._limit_seconds / _STEPS
         own_id = threading.get_native_id()
-        # The loop is closed, or its thread has ended.
-        with suppress(RuntimeError, KeyError, FileNotFoundError):
-            self._ask()
+        # The thread of the loop has ended.
+        with suppress(KeyError, FileNotFoundError):
             before = self._reading(own_id)
-            while not self.stopped.wait(step):
+            while not self.stopped.wait(self._step_seconds):
                 # First: reading a file gives the interpreter lock back.
                 stack = list(traceback.walk_stack(sys._current_frames()[self._thread]))
                 after = self._reading(own_id)
-                self._look(stack, after.held_since(before, step), after.loop - before.loop)
+                self._look(stack, before, after)
                 before = after
 
     def _reading(self, own_id: int) -> _Reading:
-        return _Reading(time.monotonic(), time.process_time(), *_schedule(self._native_id), _schedule(own_id)[1])
+        beats, now, process = self._beats, time.monotonic(), time.process_time()
+        return _Reading(beats, now, process, *_schedule(self._native_id), _schedule(own_id)[1])
 
-    def _look(self, stack: _Stack, held: float, processor: float) -> None:
+    def _look(self, stack: _Stack, before: _Reading, after: _Reading) -> None:
         callback = stack[-1 - self._depth][0] if len(stack) > self._depth else None
-        if callback is not None and callback is self._callback and not self._has_answered:
-            # The answer waits behind this callback, and a task takes one step before it. So it is still the same step.
+        held, processor = after.held_since(before, self._step_seconds), after.loop - before.loop
+        # A beat is due once in a step, and a task takes one step of its own between two beats at most. So without a
+        # beat, the same frame means the same callback.
+        if callback is not None and callback is self._callback and after.beats == before.beats:
             self._held_seconds += held
             self._processor_seconds += processor
-            if self._held_seconds >= self._limit_seconds and self._kind is None:
-                self._report(stack, "processor" if self._processor_seconds > self._held_seconds / 2 else "waiting")
+            if self._kind is None:
+                self._check(stack)
             return
         self._end()
         self._callback = callback
-        if callback is not None or self._depth == sys.maxsize:
-            self._ask()
-        if held >= self._limit_seconds + self._limit_seconds / _STEPS:
+        if held >= self._limit_seconds + self._step_seconds and after.beats - before.beats <= 1:
             # Even this thread could not run: a call into C kept the interpreter lock, in this or another thread.
-            self._held_seconds, self._processor_seconds = held, processor
+            self._held_seconds = held
             self._report(stack, "interpreter lock")
             self._end()
+
+    def _check(self, stack: _Stack) -> None:
+        if self._processor_seconds >= self._limit_seconds:
+            self._report(stack, "processor")
+        # The time in which the thread is ready to run is told only when it runs again.
+        elif self._held_seconds >= self._limit_seconds and not _is_ready(self._native_id):
+            self._report(stack, "processor" if self._processor_seconds > self._held_seconds / 2 else "waiting")
 
     def _report(self, stack: _Stack, kind: str) -> None:
         self._kind = kind
@@ -124,15 +133,13 @@ class _Watchdog:
         self._kind = None
         self._held_seconds = self._processor_seconds = 0.0
 
-    def _ask(self) -> None:
-        if self._has_answered:
-            self._has_answered = False
-            self._loop.call_soon_threadsafe(self._answer)
-
-    def _answer(self) -> None:
+    def _beat(self) -> None:
         """In the thread of the loop."""
-        self._depth = len(list(traceback.walk_stack(sys._getframe()))) - 1
-        self._has_answered = True
+        if not self.stopped.is_set():
+            if self._beats:
+                self._depth = len(list(traceback.walk_stack(sys._getframe()))) - 1
+            self._beats += 1
+            self._loop.call_later(self._step_seconds, self._beat)
 
 
 def _schedule(native_id: int) -> tuple[float, float]:
@@ -140,3 +147,8 @@ def _schedule(native_id: int) -> tuple[float, float]:
     with open(f"/proc/self/task/{native_id}/schedstat", "rb") as file:
         ran, queued, _ = file.read().split()
     return int(ran) / _NANOSECONDS, int(queued) / _NANOSECONDS
+
+
+def _is_ready(native_id: int) -> bool:
+    with open(f"/proc/self/task/{native_id}/stat", "rb") as file:
+        return file.read().rpartition(b") ")[2].startswith(b"R")

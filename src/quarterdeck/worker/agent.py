@@ -1,5 +1,6 @@
 """The agent of one run: model, instructions, tools, and the part of the conversation that fits into the context."""
 
+import asyncio
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -91,7 +92,7 @@ class Agent:
     async def step(self, turns: Sequence[Turn], left_out: int, on_text: OnText, on_retry: OnRetry) -> Step:
         """`left_out`: the number of older turns that are not in `turns`. Raises ContextExceeded if the model rejects
         the conversation as too long: see `shorten`."""
-        kept, dropped = self._fit(turns)
+        kept, dropped = await asyncio.to_thread(self._fit, turns)
         self._dropped_turns = left_out + dropped
         kept = with_contents(kept, await self._attachments.load(wanted(kept)))
         schema = None if self._output is None else self._output.schema
@@ -107,12 +108,12 @@ class Agent:
 
     async def summarise(self, turns: Sequence[Turn], on_retry: OnRetry) -> Compaction | None:
         """Has the model summarise the older turns. None: all fit, or they are to be cut off."""
-        while self._summarises and self._fit(turns)[1] > 0:
+        while self._summarises and (await asyncio.to_thread(self._fit, turns))[1] > 0:
             # Half of the context stays free, so that the next summary is not needed soon.
             split = split_turns(turns, (self._context_tokens - estimate_tokens(self._told)) // 2)
             if split is None or split.older_tokens < self._context_tokens * _MIN_SUMMARISED_SHARE:
                 return None
-            request = summary_request(split.older, self._context_tokens)
+            request = await asyncio.to_thread(summary_request, split.older, self._context_tokens)
             try:
                 step = await step_with_retries(
                     self._model, SUMMARY_INSTRUCTIONS, [request], [], lambda _: None, on_retry, self._settings
@@ -132,6 +133,7 @@ class Agent:
         return None
 
     def _fit(self, turns: Sequence[Turn]) -> tuple[list[Turn], int]:
+        """In a thread: tens of thousands of short turns take a tenth of a second."""
         selected = with_selection(turns, self._model.name, self._settings, self._context_tokens)
         return fit_turns(selected, self._context_tokens, self._told)
 
