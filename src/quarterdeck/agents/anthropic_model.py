@@ -1,8 +1,9 @@
 """pydantic-ai's model of Anthropic, with the names of documents, which it does not send."""
 
 from collections.abc import AsyncGenerator
+from typing import cast
 
-from anthropic.types.beta import BetaContentBlockParam
+from anthropic.types.beta import BetaContentBlockParam, BetaRequestDocumentBlockParam
 from pydantic_ai.messages import CachePoint, UserPromptPart
 from pydantic_ai.models.anthropic import AnthropicModel
 
@@ -15,6 +16,6 @@ class NamingModel(AnthropicModel):
     ) -> AsyncGenerator[BetaContentBlockParam | CachePoint]:
         names = document_names(part)
         async for block in super()._map_user_prompt(part, include_citations=include_citations):
-            if not isinstance(block, CachePoint) and block["type"] == "document":
-                block["title"] = next(names)
+            if isinstance(block, dict) and block.get("type") == "document":
+                cast("BetaRequestDocumentBlockParam", block)["title"] = next(names)
             yield block

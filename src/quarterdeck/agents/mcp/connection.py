@@ -39,7 +39,7 @@ for _name in ("mcp.client", "mcp.shared", "client"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 # The SDK formats every message of an event stream for its debug log, also if nobody reads it: 50 ms for an image.
-types.JSONRPCResponse.__str__ = object.__repr__  # type: ignore[method-assign,assignment]
+types.JSONRPCResponse.__str__ = object.__repr__  # type: ignore[method-assign]
 
 OpenTransport = Callable[[Problem], AbstractAsyncContextManager[TransportStreams]]
 

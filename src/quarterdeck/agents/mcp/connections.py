@@ -121,8 +121,7 @@ class McpConnections:
         if target.url is not None:
             transport = partial(self._http().connect, target.workspace_id, target.url, target.authorization)
             return Connection(target, self._settings, self._result_characters, transport, "auto")
-        transport = self._stdio(target)
-        return Connection(target, self._settings, self._result_characters, transport, "legacy")
+        return Connection(target, self._settings, self._result_characters, self._stdio(target), "legacy")
 
     def _http(self) -> "HttpConnector":
         from quarterdeck.agents.mcp.http_transport import HttpConnector

@@ -19,8 +19,8 @@ _FOREIGN_ORIGIN = "Web pages of this origin may not use /mcp. An operator can li
 
 class Sites:
     def __init__(self, server: ServerSettings, http: HttpSettings) -> None:
-        self._names = http.public_hosts or frozenset()
-        self._origins = http.cors_origins or frozenset()
+        self._names: frozenset[str] = http.public_hosts or frozenset()
+        self._origins: frozenset[str] = http.cors_origins or frozenset()
         # A server that can be reached from elsewhere gains nothing for a page that can send requests to it anyway. Its
         # names are only known if the operator lists them.
         self._only_known = http.public_hosts is not None or (http.trusted_proxies is None and _is_loopback(server.host))
