@@ -129,7 +129,7 @@ def run_compose() -> None:
     shutil.rmtree(source, ignore_errors=True)
     copy_source(source)
     port = free_port()
-    up, keys, scale = (
+    up, keys, scale, backup, restore = (
         step.replace("docker compose", " ".join(COMPOSE)) for step in steps("it needs a container engine")
     )
     os.environ["PORT"] = str(port)
@@ -164,6 +164,12 @@ def run_compose() -> None:
         left = [service for service in ("database", "migrate", "api", "worker") if containers(service)]
         check(not left, f"containers are left: {left}")
         compose("up", "--detach")
+        wait_until("database and API are healthy", is_healthy)
+        conversation(user, session)
+        say("compose: backup, new volumes, restore")
+        run("sh", "-euc", backup, folder=source / "deploy")
+        compose("down", "--volumes")
+        run("sh", "-euc", restore, folder=source / "deploy")
         wait_until("database and API are healthy", is_healthy)
         conversation(user, session)
     finally:
