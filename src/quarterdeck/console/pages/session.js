@@ -134,6 +134,8 @@ class SessionPage {
     this.#showRequest(this.#view.query.get("action"));
     const path = this.#view.query.get("file");
     if (path !== null) this.#files.viewPath(path);
+    // The run may have started while session and log were loaded.
+    if (this.#session.title === null && this.#conversation.runs.all.length > 0) this.#loadTitle();
     this.#stream();
   }
 
@@ -236,7 +238,7 @@ class SessionPage {
         // A hidden tab draws nothing else.
         setTabActivity(this.#conversation.activity);
         if (USAGE_EVENTS.includes(type)) this.#loadUsage(data.run_id);
-        if (type === "input.accepted" && this.#session.title === null) this.#loadTitle();
+        if (type === "run.started" && this.#session.title === null) this.#loadTitle();
         if (REQUEST_EVENTS.includes(type)) refreshOpenActions();
         if (type === "tool.result" || data.data?.attachments) this.#filesPanel.changed();
         this.#scheduleDraw();
@@ -261,7 +263,7 @@ class SessionPage {
     }
   }
 
-  /** The first input gives an untitled session its title. */
+  /** An untitled session gets a title when its first run starts. */
   async #loadTitle() {
     const { signal } = this.#view;
     try {
