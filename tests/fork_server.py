@@ -59,8 +59,13 @@ class ForkedProcess:
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        if self.poll() is None:
-            os.kill(self.pid, number)
+        # The fork server may have collected it a moment ago.
+        with suppress(ProcessLookupError):
+            if self.poll() is None:
+                os.kill(self.pid, number)
+
+    def __del__(self) -> None:
+        self._connection.close()
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)

@@ -32,6 +32,7 @@ def sources(commit: str, folder: Path) -> Path:
     if archived.returncode != 0:
         pytest.skip("needs the history of the project: git fetch --unshallow")
     # Not `extractall`: Python 3.11.2 of Debian 12 has no filter.
+    folder.mkdir(exist_ok=True)
     subprocess.run(["tar", "-x", "-C", folder], input=archived.stdout, check=True)
     return folder / "src"
 

@@ -11,6 +11,7 @@ import pytest
 from msgspec import Struct
 
 from tests.cli.shell import install
+from tests.fork_server import ADDRESS_VARIABLE
 from tests.pages import ROOT, blocks_of, texts_of
 
 _TOOL = '#!/bin/sh\nexec "{{python}}" -m {tool} "$@"\n'
@@ -45,7 +46,9 @@ def applied(text: str, block: list[str]) -> str:
 
 def run(copy: Path, *command: str) -> None:
     environment = os.environ | {"PYTHONPATH": f"{copy / 'src'}{os.pathsep}{copy}"}
-    environment.pop("PYTEST_XDIST_WORKER", None)
+    # The inner run needs its own schema, and processes of the changed sources.
+    for name in ("PYTEST_XDIST_WORKER", "QUARTERDECK_TEST_DATABASE_URL", ADDRESS_VARIABLE):
+        environment.pop(name, None)
     done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
 

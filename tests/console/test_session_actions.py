@@ -107,7 +107,7 @@ async def test_retry_remove_and_edit(console: ConsolePage, world: World) -> None
     await third.hover()
     await expect(third.locator(".at").last).to_have_css("opacity", "1")
     await third.get_by_role("button", name="Edit").click()
-    origin = page.get_by_label("About this session").get_by_role("link", name="Untitled session")
+    origin = page.get_by_label("About this session").get_by_role("link", name="demo: fail")
     await expect(origin).to_be_visible()
     await expect(page.get_by_label("Message")).to_have_value("hello")
     await expect(page.get_by_text("✕ Failed: ")).to_have_count(2)

@@ -60,7 +60,7 @@ async def test_sessions_of_servers_with_and_without_a_sandbox(database_url: str,
         path = f"/v1/sessions/{session['id']}"
         assert await pinned(world, session["id"]) == "sandbox"
         changed = await world.patch(path, {"workspace": "none"})
-        assert changed.json() == session | {"workspace": "none", "revision": 2}
+        assert changed.json() == session | {"title": "hello", "workspace": "none", "revision": 2}
         entry = (await world.get("/v1/audit-events?limit=1")).json()["items"][0]
         assert entry["detail"] == {"fields": ["workspace"]}
         asked = (await world.post("/v1/sessions", {"workspace": "none"})).json()
