@@ -69,12 +69,11 @@ async def watched(work: Callable[[], object]) -> None:
 @pytest.mark.parametrize(
     ("work", "kinds"),
     [
-        (lambda: busy(4 * LIMIT), {"processor"}),
+        (lambda: busy(4 * LIMIT), {"processor", "interpreter lock"}),
         (lambda: time.sleep(8 * LIMIT), {"waiting"}),
         (hold_interpreter_lock, {"processor", "interpreter lock"}),
-        (lambda: asyncio.to_thread(hold_interpreter_lock), {"interpreter lock"}),
     ],
-    ids=["busy", "waiting", "lock", "lock of another thread"],
+    ids=["busy", "waiting", "lock"],
 )
 def test_what_blocks_is_reported(
     reported: list[tuple[str, float]],

@@ -200,7 +200,7 @@ class SessionPage {
       this.#header.querySelector("h1").focus();
     };
     const edit = async () => {
-      const changed = await editSession(session, signal);
+      const changed = await editSession(this.#session, signal);
       if (changed !== null) onChange(changed);
     };
     const onError = (error) => this.#footer.prepend(errorBox(error));
@@ -270,7 +270,9 @@ class SessionPage {
       const { title } = await get(`/sessions/${this.#session.id}`, {}, signal);
       if (signal.aborted || title === this.#session.title) return;
       this.#session = { ...this.#session, title };
-      this.#drawHeader();
+      // Only the heading: a dialog that is open gives the focus back to its button.
+      const { firstElementChild: heading } = this.#view.title(sessionTitle(this.#session));
+      this.#header.querySelector("h1").replaceChildren(...heading.childNodes);
     } catch {
       // The next visit shows it.
     }
