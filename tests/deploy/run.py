@@ -192,7 +192,7 @@ def run_systemd() -> None:
         run("podman", "run", "--detach", "--privileged", "--systemd=always", f"--name={MACHINE}", MACHINE_IMAGE)
         wait_until("systemd has started", lambda: succeeds("podman", "exec", MACHINE, "systemctl", "is-active", "dbus"))
         copy_source(FOLDER / "source")
-        run("podman", "cp", str(FOLDER / "source"), f"{MACHINE}:/root/source")
+        run("podman", "cp", str(FOLDER / "source"), f"{MACHINE}:/srv/source")
         in_machine(install)
 
         say("systemd: everything in one unit")
@@ -228,7 +228,7 @@ def answers_after_kills(key: str, *units: str) -> None:
 
 
 def in_machine(text: str) -> str:
-    given = f"export DEBIAN_FRONTEND=noninteractive; cd /root/source\n{text}"
+    given = f"export DEBIAN_FRONTEND=noninteractive; cd /srv/source\n{text}"
     return run("podman", "exec", MACHINE, "bash", "-euc", given)
 
 
