@@ -24,12 +24,20 @@ import msgspec
 from msgspec import Struct
 
 ADDRESS_VARIABLE = "QUARTERDECK_TEST_FORK_SERVER"
+# As the address: every process is a new Python, which imports other sources than the fork server has imported.
+NONE = ""
 _REQUEST_BYTES = 1 << 20
 
 
 class Request(Struct):
     arguments: list[str]
     environment: dict[str, str]
+
+
+def start_qd(arguments: list[str], environment: dict[str, str], stderr: BinaryIO) -> "Process":
+    if os.environ.get(ADDRESS_VARIABLE) == NONE:
+        return subprocess.Popen([sys.executable, "-m", "quarterdeck", *arguments], env=environment, stderr=stderr)
+    return ForkedProcess(arguments, environment, stderr)
 
 
 class ForkedProcess:
@@ -72,6 +80,9 @@ class ForkedProcess:
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+
+Process = subprocess.Popen[bytes] | ForkedProcess
 
 
 def _address() -> str:

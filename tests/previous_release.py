@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests import fork_server
 from tests.cli.command import START_SECONDS, environment
 
 ROOT = Path(__file__).parents[1]
@@ -42,6 +43,7 @@ def importing(source: Path) -> Iterator[None]:
     """Processes that are started inside the block run these sources."""
     with pytest.MonkeyPatch.context() as changed:
         changed.setenv("PYTHONPATH", str(source))
+        changed.setenv(fork_server.ADDRESS_VARIABLE, fork_server.NONE)
         yield
 
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 from quarterdeck.agents.model import NO_OPTIONS
 from quarterdeck.conversations.runs.model import RunSetup, StepUsage
 from quarterdeck.db.database import Connection
-from tests.fork_server import ForkedProcess
+from tests.fork_server import Process, start_qd
 from tests.world import PATIENT, START_SECONDS, STOP_SECONDS, World, database_urls, process_logs
 
 # A long lease: a worker must not count as dead because the machine is busy. Tests use `take_for_dead`.
@@ -41,7 +41,7 @@ async def resolve_setup(_: Connection, __: UUID) -> RunSetup:
 
 
 class Worker(Struct, frozen=True):
-    process: ForkedProcess
+    process: Process
     log: Path
 
     def signal(self, order: signal.Signals) -> None:
@@ -58,7 +58,7 @@ def working(database_url: str, data_dir: Path, **settings: object) -> Iterator[W
     log = data_dir / f"worker-{time.monotonic_ns()}.log"
     process_logs.append(log)
     with log.open("wb") as output:
-        process = ForkedProcess(["worker"], environment, output)
+        process = start_qd(["worker"], environment, output)
     try:
         yield Worker(process, log)
     finally:

@@ -26,7 +26,7 @@ from quarterdeck.core.actors import Permission
 from quarterdeck.core.settings import AuditSettings, DatabaseSettings
 from quarterdeck.db.migrate import migrate
 from quarterdeck.workspaces import service as workspaces
-from tests.fork_server import ForkedProcess
+from tests.fork_server import Process, start_qd
 from tests.owner_connections import AS_OWNER as AS_OWNER
 from tests.owner_connections import close_owner_connections, connect_as_owner, owner_connection
 
@@ -53,9 +53,6 @@ CLOSED_MCP_URL = f"http://{CLOSED_MCP_ADDRESS}/mcp"
 
 # Tests send more requests in a second than the default limits expect of a team. Those about the limits set their own.
 UNLIMITED = {"QUARTERDECK_LIMIT_CREDENTIAL_PER_MINUTE": "0", "QUARTERDECK_LIMIT_WORKSPACE_PER_MINUTE": "0"}
-
-
-Process = subprocess.Popen[bytes] | ForkedProcess
 
 
 class Server(Struct, frozen=True):
@@ -154,7 +151,7 @@ def serving(
     with log.open("wb") as output:
         process: Process
         if command is None:
-            process = ForkedProcess(["api", "--port", str(port)], environment, output)
+            process = start_qd(["api", "--port", str(port)], environment, output)
         else:
             process = subprocess.Popen([sys.executable, *command, "--port", str(port)], env=environment, stderr=output)
     try:
@@ -170,7 +167,7 @@ def serving(
             process.wait()
 
 
-def _wait_until_up(url: str, process: "Process", log: Path) -> None:
+def _wait_until_up(url: str, process: Process, log: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:

@@ -7,6 +7,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -29,6 +30,8 @@ from tests.world import migrate_for_tests
 
 # Only a fault takes this long.
 START_SECONDS = 60.0
+# The kernel stops PostgreSQL when the thread that started it ends. A thread of `asyncio.to_thread` ends with its test.
+_STARTER = ThreadPoolExecutor(1)
 
 
 class Postgres:
@@ -54,7 +57,8 @@ class Postgres:
     def start(self) -> None:
         clear_leftovers(self.cluster)
         with self.cluster.log.open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = _STARTER.submit(
+                subprocess.Popen,
                 [*server_command(self.cluster), *self._options],
                 stdout=log,
                 stderr=log,
@@ -63,7 +67,7 @@ class Postgres:
                 start_new_session=True,
                 preexec_fn=stop_with_parent(),
                 **identity(self._account),
-            )
+            ).result()
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             with suppress(psycopg.OperationalError):
