@@ -25,7 +25,7 @@ test: .venv/.dev
 
 # Those of `make test` and the long ones: every fault, some planted bugs, every console page, docs.
 test-all: .venv/.dev .venv/.generator mcp-servers
-	$(PYTEST) -m "not planted and not brief" $(ARGS)
+	$(PYTEST) -m "not planted" $(ARGS)
 
 # Plants each bug of tests/fleet/planted_bugs.py, one after another, and checks that a fault run catches it. About five minutes.
 planted-bugs: .venv/.dev

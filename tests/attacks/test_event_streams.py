@@ -84,6 +84,7 @@ async def assert_served(server: Server, world: World) -> None:
         assert accepted["data"]["text"] == "hello"
 
 
+@pytest.mark.long
 async def test_one_token_gets_its_share_and_others_are_served(
     narrow: Server, attacker: World, neighbour: World
 ) -> None:
@@ -108,6 +109,7 @@ async def test_one_token_gets_its_share_and_others_are_served(
         assert open_until_refused(narrow, session_id, first, stack)[0] == PER_CREDENTIAL, "closed streams are released"
 
 
+@pytest.mark.long
 async def test_a_revoked_credential_releases_its_streams(narrow: Server, attacker: World) -> None:
     """Also those whose clients do not read. Their connections stay open."""
     session_id = await attacker.new_session()

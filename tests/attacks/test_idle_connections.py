@@ -59,6 +59,7 @@ def test_the_health_port_has_few_connections(narrow: Server) -> None:
             assert wire.answer().status == 200
 
 
+@pytest.mark.long
 def test_a_health_port_that_is_taken_prevents_the_start(narrow: Server) -> None:
     settings = {"SERVER_HEALTH_PORT": str(HEALTH_PORT), "DATABASE_URL": "postgresql:///x"}
     done = qd("api", "--port", "0", **settings)

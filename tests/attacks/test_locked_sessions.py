@@ -104,6 +104,7 @@ async def repeat(send: Callable[[], Awaitable[httpx.Response]], is_over: asyncio
     return statuses
 
 
+@pytest.mark.long
 async def test_requests_that_wait_for_a_session_leave_connections_to_the_neighbour(
     attacker: World, neighbour: World
 ) -> None:
@@ -120,6 +121,7 @@ async def test_requests_that_wait_for_a_session_leave_connections_to_the_neighbo
     assert {(await task).status_code for task in attack} == {200}
 
 
+@pytest.mark.long
 async def test_many_who_cancel_the_same_run_leave_connections_to_the_neighbour(
     attacker: World, neighbour: World
 ) -> None:
@@ -174,6 +176,7 @@ async def test_other_locks_leave_connections_to_the_neighbour(
     assert {(await task).status_code for task in attack} == {expected[locked_by]}
 
 
+@pytest.mark.long
 async def test_inputs_to_locked_sessions_do_not_delay_the_neighbour(attacker: World, neighbour: World) -> None:
     """Neither its sessions that are free nor one that is locked for a moment."""
     sessions = [await attacker.new_session() for _ in range(ATTACKERS)]

@@ -173,6 +173,7 @@ EXACT = [
 ]
 
 
+@pytest.mark.long
 async def test_the_bounds_are_exact(postgres_url: str, template: str, tmp_path: Path) -> None:
     url = clone_database(postgres_url, template)
     with serving(url, tmp_path, **SMALL, **PATIENT) as server:

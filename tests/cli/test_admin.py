@@ -99,6 +99,7 @@ def test_a_workspace_is_changed_and_shown(database_url: str) -> None:
     assert admin("set-user", "--email", "ann@example.com", "--no-display-name", **settings)["display_name"] is None
 
 
+@pytest.mark.long
 def test_output_for_people(database_url: str) -> None:
     settings = {"DATABASE_URL": database_url}
     assert qd_here("admin", "list-workspaces", **settings).stdout == "No workspaces.\n"
@@ -216,6 +217,7 @@ def test_an_unreachable_database_is_one_line(command: list[str]) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 def test_migrate_and_sweep(database_url: str, tmp_path: Path) -> None:
     settings = {"DATABASE_URL": database_url, "SERVER_DATA_DIR": str(tmp_path)}
     assert qd_here("migrate", **settings).stdout == "The schema is up to date.\n"

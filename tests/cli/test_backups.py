@@ -197,6 +197,7 @@ def damaged_archive(_: dict[str, Any], entries: dict[str, bytes]) -> None:
     entries[name] = entries[name][:-1] + b"x"
 
 
+@pytest.mark.long
 async def test_what_cannot_be_restored_changes_nothing(
     world: World, server: Server, empty_url: str, tmp_path: Path
 ) -> None:
@@ -263,6 +264,7 @@ async def test_missing_keys_are_named_and_no_others(
         assert (code, says in err, bool(err)) == (OK, True, bool(says)), err
 
 
+@pytest.mark.long
 async def test_what_cannot_be_backed_up_leaves_no_file(
     world: World, server: Server, empty_url: str, tmp_path: Path
 ) -> None:

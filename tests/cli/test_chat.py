@@ -91,6 +91,7 @@ async def test_the_answer_streams_while_the_next_input_is_typed(server: Server, 
     check_log(await log_of(world, session_id))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("worker")
 async def test_ctrl_c_cancels_and_keeps_what_is_typed(server: Server, world: World) -> None:
     with terminal("chat", variables=variables_of(server, world)) as screen:
@@ -223,6 +224,7 @@ async def test_a_narrow_terminal_that_grows(server: Server, world: World) -> Non
         assert screen.ended() == 0
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("worker")
 async def test_control_characters_of_others_do_not_reach_the_terminal(server: Server, world: World) -> None:
     session_id = await world.new_session()

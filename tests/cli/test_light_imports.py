@@ -62,6 +62,7 @@ def test_a_server_command_names_the_extra(tmp_path: Path, command: list[str]) ->
     )
 
 
+@pytest.mark.long
 def test_processes_start_without_slow_packages() -> None:
     # Workers send webhooks with httpcore2.
     slow = {"quarterdeck.cli.serve": (*SLOW_PACKAGES, "httpcore2"), "quarterdeck.worker.process": SLOW_PACKAGES}

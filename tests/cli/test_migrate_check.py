@@ -23,6 +23,7 @@ def execute(url: str, statement: str) -> None:
         connection.execute(statement.encode())
 
 
+@pytest.mark.long
 def test_an_empty_database_has_migrations_pending(empty_url: str) -> None:
     code, out, err = check(empty_url)
     assert (code, err) == (1, "")

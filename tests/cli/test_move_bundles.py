@@ -155,6 +155,7 @@ def store(database_url: str, old: Path, content: bytes) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_missing_damaged_and_unknown_contents_are_reported_and_left(
     folders: dict[str, str], database_url: str, tmp_path: Path
 ) -> None:

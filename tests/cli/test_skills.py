@@ -134,6 +134,7 @@ async def test_a_push_that_is_probably_a_mistake_needs_force(tmp_path: Path, ser
     assert person.json(*push, "--force")["version"] == 3
 
 
+@pytest.mark.long
 async def test_search_archive_and_delete(tmp_path: Path, server: Server, world: World) -> None:
     person = nearby(tmp_path, server, world)
     for name, description in (("first", "Writes reports. " * 8), ("second", "Reads mail.")):

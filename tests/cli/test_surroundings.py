@@ -71,6 +71,7 @@ async def test_a_download_to_a_device_does_not_replace_it(tmp_path: Path, server
     assert FULL.is_char_device()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", ["../outside", "inside", "nothing", "link.tar.gz", "/dev/null"])
 async def test_a_download_does_not_follow_a_link(tmp_path: Path, server: Server, world: World, target: str) -> None:
     (tmp_path / "outside").write_bytes(b"before")
@@ -239,6 +240,7 @@ def slow_reader(skill: bytes) -> Iterator[tuple[str, threading.Event]]:
             thread.join(30)
 
 
+@pytest.mark.long
 async def test_ctrl_c_during_an_upload(tmp_path: Path, server: Server, world: World) -> None:
     skill_id = await world.new_skill()
     (tmp_path / "big").mkdir()

@@ -107,6 +107,7 @@ def build(folder: Path, content: object) -> None:
             continue
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.dictionaries(usable, tree, max_size=6))
 def test_the_server_reads_what_was_packed(tmp_path_factory: pytest.TempPathFactory, content: dict[str, object]) -> None:
@@ -303,6 +304,7 @@ def test_ignores_what_git_ignores(tmp_path: Path, cases: list[list[str]]) -> Non
     assert not wrong, [cases[int(name.partition(b"-")[0])] for name in wrong]
 
 
+@pytest.mark.long
 @needs_git
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(

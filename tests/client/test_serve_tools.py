@@ -125,6 +125,7 @@ def by_request(*answers: bad.Behaviour) -> Callable[[Exchange], Coroutine[Any, A
     return behave
 
 
+@pytest.mark.long
 @both
 async def test_a_call_is_carried_out_once_however_often_its_answer_is_sent(
     server: Server, world: World, kind: str
@@ -157,6 +158,7 @@ async def test_a_call_is_carried_out_once_however_often_its_answer_is_sent(
     assert len(keys) == 2, "one for each action"
 
 
+@pytest.mark.long
 @both
 async def test_another_answer_or_a_cancelled_run_ends_nothing(server: Server, world: World, kind: str) -> None:
     """Somebody else is faster: the function's own result comes too late."""
@@ -214,6 +216,7 @@ async def test_errors_that_a_retry_cannot_solve(server: Server, world: World, ki
         sync.serve_tools(session_id, {"data": is_async})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 async def test_two_servers_of_one_client_share_the_calls(server: Server, world: World, kind: str) -> None:
     calls: list[int] = []

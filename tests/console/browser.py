@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
 AXE = Path(__file__).parent / "node_modules/axe-core/axe.min.js"
 NARROW, WIDE = 360, 1280
@@ -189,24 +189,40 @@ class ConsolePage:
 async def open_console(
     browser: Browser, url: str, *, width: int = WIDE, height: int = 900, scheme: Scheme = "light", touch: bool = False
 ) -> AsyncIterator[ConsolePage]:
-    """A tab in a browser context of its own. Nothing is kept for the next one."""
-    context = await browser.new_context(
-        viewport={"width": width, "height": height},
-        color_scheme=scheme,
-        reduced_motion="reduce",
-        locale="en-GB",
-        has_touch=touch,
-    )
-    context.set_default_timeout(TIMEOUT_MS)
+    """A tab. It shares with others what the browser has loaded of the console, and nothing else."""
+    context = _idle.pop((browser, touch), None) or await _new_context(browser, touch)
     if HOST_WITHOUT_TLS not in url:
         await context.grant_permissions(["clipboard-read", "clipboard-write"], origin=url)
-    console = ConsolePage(await context.new_page(), url)
+    page = await context.new_page()
+    await page.set_viewport_size({"width": width, "height": height})
+    await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    console = ConsolePage(page, url)
     try:
         yield console
+        await _forget(context, page, url)
+        _idle[browser, touch] = context
     except BaseException as error:
         error.add_note(f"Errors of the page: {console.errors}")
-        raise
-    finally:
         await context.close()
+        raise
     # With a message, because pytest does not rewrite assertions of this module.
     assert console.errors == [], console.errors
+
+
+# Loading the console into a new context takes twice the processor time.
+_idle: dict[tuple[Browser, bool], BrowserContext] = {}
+
+
+async def _new_context(browser: Browser, touch: bool) -> BrowserContext:
+    context = await browser.new_context(locale="en-GB", has_touch=touch)
+    context.set_default_timeout(TIMEOUT_MS)
+    return context
+
+
+async def _forget(context: BrowserContext, page: Page, url: str) -> None:
+    devtools = await context.new_cdp_session(page)
+    stored = {"origin": url, "storageTypes": "cookies,local_storage,indexeddb,service_workers"}
+    await devtools.send("Storage.clearDataForOrigin", stored)
+    await context.set_offline(False)
+    for tab in context.pages:
+        await tab.close()

@@ -1,4 +1,4 @@
-"""One browser and one event loop for all console tests, on the shared server. Each test has its own browser context."""
+"""One browser and one event loop for all console tests, on the shared server. Each test has its own tab."""
 
 from collections.abc import AsyncIterator, Iterator
 

@@ -177,6 +177,7 @@ VIOLATION = """
 """
 
 
+@pytest.mark.long
 async def test_injected_scripts_do_not_run(console: ConsolePage, world: World) -> None:
     page = console.page
     await console.sign_in(world.key, "/keys")

@@ -42,6 +42,7 @@ async def secret_shown(console: ConsolePage) -> str:
     return copied
 
 
+@pytest.mark.long
 async def test_create_rotate_and_revoke(console: ConsolePage, world: World) -> None:
     page = console.page
     await console.sign_in(world.key, "/keys")

@@ -62,6 +62,7 @@ async def test_conversation_by_keyboard_with_steering(console: ConsolePage, worl
     await console.heading("Sessions")
 
 
+@pytest.mark.long
 async def test_message_typed_while_a_new_session_loads_is_kept(browser: Browser, server: Server, world: World) -> None:
     # A touch screen gets the focus in the message box only after "New session".
     async with open_console(browser, server.url, touch=True) as console:
@@ -96,6 +97,7 @@ async def _icon(page: Page) -> str:
     return str(await page.evaluate("document.querySelector('link[rel=icon]').href.split('/').at(-1)"))
 
 
+@pytest.mark.long
 async def test_tab_and_transcript_show_what_the_run_does(console: ConsolePage, world: World) -> None:
     page = console.page
     meter = {"name": "read_meter", "description": "Reads the meter.", "parameters": {"type": "object"}}

@@ -11,6 +11,7 @@ from tests.world import Server, World, bundle
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.usefixtures("worker")]
 
 
+@pytest.mark.long
 async def test_create_a_session_with_a_skill(console: ConsolePage, world: World) -> None:
     page = console.page
     skill_id = await world.new_skill("demo")

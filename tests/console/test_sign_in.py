@@ -9,6 +9,7 @@ from tests.world import Server, World
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
+@pytest.mark.long
 async def test_key_is_kept_in_this_tab_only(console: ConsolePage, world: World) -> None:
     await console.sign_in(world.key, "/keys")
     await console.heading("API keys")
@@ -22,6 +23,7 @@ async def test_key_is_kept_in_this_tab_only(console: ConsolePage, world: World) 
     await expect(other.get_by_role("heading", name="Sign in")).to_be_visible()
 
 
+@pytest.mark.long
 async def test_sign_out(console: ConsolePage, world: World) -> None:
     await console.sign_in(world.key)
     await console.page.get_by_role("button", name="Sign out").click()

@@ -66,6 +66,7 @@ async def versions(world: World, skill_id: str) -> list[dict[str, Any]]:
     return items
 
 
+@pytest.mark.long
 async def test_folder_is_packed_as_by_qd(console: ConsolePage, world: World, tmp_path: Path) -> None:
     page = console.page
     files: dict[str, str | bytes] = {

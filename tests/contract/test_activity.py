@@ -109,6 +109,7 @@ async def test_time_to_start(world: World) -> None:
     }
 
 
+@pytest.mark.long
 async def test_a_run_that_a_worker_drove(world: World, server: Server, tmp_path: Path) -> None:
     with working(server.database_url, tmp_path):
         run_id = await run_in(world, await world.new_session())

@@ -105,6 +105,7 @@ async def audited(world: World) -> str:
     return found
 
 
+@pytest.mark.long
 async def test_address_from_a_trusted_proxy_is_in_the_audit_log(behind: World) -> None:
     assert await audited(behind) == "192.0.2.1"
 

@@ -59,6 +59,7 @@ ACCEPTED = [
 ]
 
 
+@pytest.mark.long
 async def test_old_clients_of_ours_are_refused(new_world: World) -> None:
     for client in TOO_OLD:
         answer = await new_world.get("/v1/api-keys", headers={"Quarterdeck-Client": client})

@@ -287,6 +287,7 @@ async def test_order_of_checks(runs: Runs, delivery: str) -> None:
     assert (active in before) is (delivery == "queue"), "only the accepted interrupt had an effect"
 
 
+@pytest.mark.long
 async def test_too_many_pending_runs_are_429(
     server: Server, world: World, database: Database, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -445,6 +446,7 @@ RACES: list[tuple[Race, Race]] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("one", "other"), RACES, ids=lambda race: race.__name__[1:])
 async def test_races_lose_nothing(runs: Runs, one: Race, other: Race) -> None:
     """In both orders, with and without a pending run: each stands before the session's lock while the other passes."""
@@ -464,6 +466,7 @@ async def test_races_lose_nothing(runs: Runs, one: Race, other: Race) -> None:
             await runs.work_off()
 
 
+@pytest.mark.long
 async def test_a_retry_races_with_inputs(runs: Runs) -> None:
     """Whoever is second: an input steers the retry, and a retry is refused."""
     for delivery in (None, "queue", "interrupt"):

@@ -36,6 +36,7 @@ async def own_world(own: Server) -> AsyncIterator[World]:
         yield await World.create(own.database_url, http)
 
 
+@pytest.mark.long
 async def test_a_client_that_leaves_is_forgotten(own_world: World, own: Server) -> None:
     session_id = await own_world.new_session()
     await own_world.http.aclose()
@@ -102,6 +103,7 @@ async def test_a_server_stops_while_clients_do_not_read(database_url: str, tmp_p
         assert await until(lambda: is_gone(server))
 
 
+@pytest.mark.long
 async def test_revocation_ends_a_stream_whose_client_does_not_read(database_url: str, tmp_path: Path) -> None:
     """The application stops sending. Whether the connection is closed is up to the server."""
     with serving(database_url, tmp_path, STREAM_SEND_SECONDS=600) as server:

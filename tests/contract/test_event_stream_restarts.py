@@ -54,6 +54,7 @@ async def test_events_arrive_without_a_notification(world: World, server: Server
             await reader.stored(2)
 
 
+@pytest.mark.long
 async def test_notifications_arrive_again_after_the_connection_was_lost(own_world: World, own: Server) -> None:
     session_id = await own_world.new_session()
     async with reading(own.url, session_id, own_world.key) as reader:
@@ -70,6 +71,7 @@ async def test_notifications_arrive_again_after_the_connection_was_lost(own_worl
     assert events == await walk(own_world, session_id)
 
 
+@pytest.mark.long
 async def test_a_stopping_server_ends_its_streams(own_world: World, own: Server, tmp_path: Path) -> None:
     sessions = [await own_world.new_session() for _ in range(5)]
     with serving(own.database_url, tmp_path, **UNKILLED) as server:

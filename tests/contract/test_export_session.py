@@ -132,6 +132,7 @@ async def test_markdown_has_no_control_characters(world: World) -> None:
     assert "\nfore\nnext\tcolumn\n" in text
 
 
+@pytest.mark.long
 async def test_an_export_breaks_off_when_its_key_is_revoked(world: World) -> None:
     """The client can tell: the last chunk of the response is missing."""
     session_id = await session_with(world, *[("message", {"role": "assistant", "text": "x" * 300_000})] * 60)

@@ -145,6 +145,7 @@ async def test_a_key_revoked_while_the_body_arrives_writes_nothing(world: World,
     assert await files_of(world) == []
 
 
+@pytest.mark.long
 async def test_uploads_are_bounded_in_size_and_number(database_url: str, tmp_path: Path) -> None:
     settings = {"FILE_REQUEST_BYTES": 600_000, "FILE_UPLOADS": 1, "BUNDLE_UPLOAD_WAIT_SECONDS": 0.5}
     with serving(database_url, tmp_path, **settings) as server:

@@ -161,6 +161,7 @@ async def test_a_body_where_none_is_wanted_is_ignored(world: World, server: Serv
 # --- size ---
 
 
+@pytest.mark.long
 async def test_a_length_over_the_limit_is_413_before_any_body(target: Target, narrow: Server) -> None:
     """The client sends no body at all and is answered, told that the connection ends."""
     lengths = (

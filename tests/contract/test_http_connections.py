@@ -68,6 +68,7 @@ def read_by_another(wire: Wire) -> Iterator[None]:
 # --- pipelining ---
 
 
+@pytest.mark.long
 def test_a_flood_of_requests_costs_bounded_memory(server: Server) -> None:
     """Each answer let in as much again as had come before it."""
     before = resident_mib(server)
@@ -171,6 +172,7 @@ async def test_disconnected_clients_leave_nothing_behind(
     assert [line for line in log.splitlines() if any(words in line for words in UNCAUGHT)] == []
 
 
+@pytest.mark.long
 async def test_a_server_stops_beside_idle_connections(database_url: str, tmp_path: Path) -> None:
     with serving(database_url, tmp_path, **UNKILLED) as stopping, ExitStack() as stack:
         wires = [stack.enter_context(Wire(stopping.port)) for _ in range(10)]
@@ -185,6 +187,7 @@ async def test_a_server_stops_beside_idle_connections(database_url: str, tmp_pat
 # --- a flood of tiny chunks ---
 
 
+@pytest.mark.long
 def test_one_byte_chunks_do_not_delay_others(server: Server) -> None:
     """No credential is needed to send it. Other clients are served meanwhile."""
     flood = chunk(b" ") * 500_000

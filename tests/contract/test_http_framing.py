@@ -153,6 +153,7 @@ def test_requests_pipelined_behind_a_closing_error_are_not_read(server: Server) 
             assert b"smuggled" not in received
 
 
+@pytest.mark.long
 def test_a_thousand_pipelined_requests_are_answered_in_order(server: Server) -> None:
     with Wire(server.port) as wire:
         wire.send(b"".join(request("GET", "/healthz", f"X-Request-Id: r{number}") for number in range(1000)))

@@ -95,6 +95,7 @@ async def test_beyond_the_limit_others_wait_until_places_are_free(brief: Server)
         assert time.monotonic() - began > HEADER_SECONDS / 4, "there was room for more"
 
 
+@pytest.mark.long
 @linux
 def test_a_server_allows_itself_the_descriptors_that_its_connections_need(database_url: str, tmp_path: Path) -> None:
     few, most = 512, resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -27,6 +27,7 @@ async def there(other: Server) -> AsyncIterator[World]:
         yield await World.create(other.database_url, http)
 
 
+@pytest.mark.long
 async def test_submit_list_and_push(there: World) -> None:
     session_id, skill_id = await there.new_session(), await there.new_skill()
     assert (await there.submit(session_id)).json()["outcome"] == "new_run"
@@ -63,6 +64,7 @@ async def test_a_stream_follows_and_ends_with_its_key(there: World, other: Serve
         assert await reader.ends(PATIENCE_SECONDS)
 
 
+@pytest.mark.long
 async def test_a_shutdown_ends_streams(database_url: str, tmp_path: Path) -> None:
     with serving(database_url, tmp_path, UVICORN) as own:
         async with httpx.AsyncClient(base_url=own.url, timeout=30) as http:

@@ -156,6 +156,7 @@ async def test_frontmatter_is_kept_as_given(world: World) -> None:
     assert stored == body["frontmatter"]
 
 
+@pytest.mark.long
 async def test_uploads_beyond_the_limit_wait_and_are_then_503(database_url: str, tmp_path: Path) -> None:
     settings = {"BUNDLE_UPLOADS": 1, "BUNDLE_UPLOAD_WAIT_SECONDS": 0.5}
     with serving(database_url, tmp_path, **settings) as server:

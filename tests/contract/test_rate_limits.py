@@ -151,6 +151,7 @@ async def test_request_succeeds_after_retry_after(database_url: str, tmp_path: P
         assert (await world.list_keys()).status_code == 200
 
 
+@pytest.mark.long
 async def test_request_refused_by_one_limit_is_not_charged_to_the_other(
     database_url: str, tmp_path: Path, counting: dict[str, str]
 ) -> None:
@@ -386,6 +387,7 @@ async def test_an_api_that_starts_before_redis_serves(database_url: str, tmp_pat
             valkey.stop()
 
 
+@pytest.mark.long
 def test_an_invalid_url_prevents_the_start_and_is_not_printed(tmp_path: Path) -> None:
     settings = {"LIMIT_REDIS_URL": "http://:hunter2@host", "DATABASE_URL": "postgresql:///x"}
     done = qd("api", "--data", str(tmp_path), **settings)

@@ -139,6 +139,7 @@ async def test_any_number_is_a_place_in_the_log(world: World) -> None:
     assert event["data"]["text"] == "0 x"
 
 
+@pytest.mark.long
 async def test_large_events_make_small_pages_and_none_is_lost(world: World) -> None:
     """A page of two hundred inputs of a megabyte would cost two hundred megabytes."""
     session_id = await world.new_session()

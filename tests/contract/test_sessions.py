@@ -293,6 +293,7 @@ async def test_a_repeated_change_gets_its_receipt_and_not_412(world: World) -> N
     assert error_of(await world.patch(path, {"title": "b"}, headers=headers)) == (409, "conflict")
 
 
+@pytest.mark.long
 async def test_a_change_reaches_the_next_run(world: World, server: Server) -> None:
     session = await created(world)
     with working(server.database_url, server.data_dir):
@@ -373,6 +374,7 @@ async def rows_of(world: World, session_id: str) -> int:
     return int(count)
 
 
+@pytest.mark.long
 async def test_deleted_session_is_deleted_with_its_data(world: World, server: Server) -> None:
     skill_id = await world.new_skill()
     await world.push(skill_id, bundle())
@@ -464,6 +466,7 @@ async def test_readers_of_a_deleted_session_are_ended(world: World, server: Serv
         assert await reader.ends(10)
 
 
+@pytest.mark.long
 async def test_inputs_and_tokens_race_with_a_deletion(world: World) -> None:
     """Whoever comes too late is told that there is no such session; nobody gets a fault of the server."""
     for _ in range(5):

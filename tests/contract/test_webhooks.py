@@ -58,6 +58,7 @@ async def test_create_get_list(world: World) -> None:
     assert [item["id"] for item in rest["items"]] == [other["id"]], "a walk goes on behind what was deleted"
 
 
+@pytest.mark.long
 async def test_a_secret_is_shown_once_and_is_in_no_receipt_and_no_table(world: World, server: Server) -> None:
     headers = {"Idempotency-Key": str(uuid4())}
     body = {"url": URL, "events": ["run.failed"]}
@@ -312,6 +313,7 @@ async def narrow(database_url: str, tmp_path: Path) -> AsyncIterator[World]:
             yield await World.create(database_url, http)
 
 
+@pytest.mark.long
 async def test_number_of_webhooks_is_limited(narrow: World) -> None:
     body = {"url": URL, "events": ["run.failed"]}
     answers = await asyncio.gather(*(narrow.post("/v1/webhooks", body) for _ in range(8)))

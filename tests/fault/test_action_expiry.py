@@ -1,5 +1,7 @@
 """A worker closes actions that nobody answers in time, each kind after its own time, and the run goes on."""
 
+import pytest
+
 from tests.fault.waiting import new_session, notes_of, open_actions, resolve, results_of, start, succeeded
 from tests.workers import eventually, log_of, working
 from tests.world import Server, World
@@ -7,6 +9,7 @@ from tests.world import Server, World
 LOOKUP = {"name": "crm_lookup", "description": "Find a customer.", "parameters": {"type": "object"}}
 
 
+@pytest.mark.long
 async def test_a_worker_expires_actions(world: World, server: Server) -> None:
     session_id = await new_session(world, client_tools=[LOOKUP])
     webhook_id = await world.new_webhook("https://example.com/hook", "action.resolved")

@@ -92,6 +92,7 @@ async def test_answer_and_cancel(world: World) -> None:
         assert types.index("action.resolved") < types.index("run.cancelled")
 
 
+@pytest.mark.long
 async def test_answer_and_expiry(world: World, database: Database) -> None:
     for number in range(ROUNDS):
         session_id, run_id, (action_id,) = await waiting_run(world)
@@ -107,6 +108,7 @@ async def test_answer_and_expiry(world: World, database: Database) -> None:
         assert await stored(world, session_id, run_id, action_id) == ("queued", state)
 
 
+@pytest.mark.long
 async def test_answer_and_input(world: World) -> None:
     for _ in range(ROUNDS):
         session_id, run_id, (action_id,) = await waiting_run(world)
@@ -127,6 +129,7 @@ async def test_answer_and_deletion_of_the_session(world: World) -> None:
         assert (await world.get(f"/v1/actions/{action_id}")).status_code == 404
 
 
+@pytest.mark.long
 async def test_several_workers_expire_each_action_once(world: World, database: Database) -> None:
     runs = [await waiting_run(world, approval(), tool_result()) for _ in range(7)]
     await overdue(world, *(action_id for _, _, action_ids in runs for action_id in action_ids))

@@ -106,6 +106,7 @@ async def count(world: World, session_id: str) -> tuple[int, int, int]:
 # --- locks ---
 
 
+@pytest.mark.long
 async def test_a_session_that_stays_locked_is_409_and_stores_nothing(here: World) -> None:
     """The interface's conflict of a run that changed twice: the only one that says to try again."""
     stuck = await here.new_session()
@@ -221,6 +222,7 @@ async def test_an_empty_pool_is_503_in_time(narrow_api: Server) -> None:
         assert (await timed(world.list_keys())).status_code == 200
 
 
+@pytest.mark.long
 async def test_a_crowd_shares_one_connection(narrow_api: Server) -> None:
     async with at(narrow_api) as world:
         sessions = [await world.new_session() for _ in range(10)]
@@ -358,6 +360,7 @@ async def until_served(world: World, session_id: str, key: str) -> httpx.Respons
     return answer
 
 
+@pytest.mark.long
 async def test_two_processes_keep_one_active_run_and_one_effect_a_key(api: Server, narrow_api: Server) -> None:
     async with at(api) as one, httpx.AsyncClient(base_url=narrow_api.url, timeout=30) as http:
         other = World(one.database_url, http)

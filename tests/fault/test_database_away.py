@@ -224,6 +224,7 @@ async def test_paused_is_503_and_nothing_is_done_twice(here: World, postgres: Po
 PARTS_OF_A_LOSS = pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
 
 
+@pytest.mark.long
 @PARTS_OF_A_LOSS
 async def test_keyed_input_with_lost_response_is_stored_once(far: World, line: LossyLine, done: bool) -> None:
     session_id = await far.new_session()
@@ -307,6 +308,7 @@ async def test_a_push_whose_commit_was_lost_leaves_no_gap(far: World, line: Loss
     assert rows == [(1,), (2,)]
 
 
+@pytest.mark.long
 async def test_connections_that_were_ended_while_idle_cost_no_caller_anything(here: World) -> None:
     session_id = await here.new_session()
     for _ in range(3):

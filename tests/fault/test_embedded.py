@@ -123,6 +123,7 @@ def test_data_survives_a_restart(folder: Path) -> None:
     assert processes_of(folder) == []
 
 
+@pytest.mark.long
 def test_it_is_durable_sorts_by_code_point_and_has_no_tcp_port(folder: Path) -> None:
     with running(folder) as url:
         for name, value in {
@@ -225,6 +226,7 @@ def test_a_socket_folder_planted_by_another_user_is_refused(folder: Path) -> Non
         planted.rmdir()
 
 
+@pytest.mark.long
 def test_a_second_user_shares_the_server_and_leaves_it_running(
     folder: Path, user: Callable[[], "subprocess.Popen[str]"]
 ) -> None:

@@ -40,6 +40,7 @@ def refusal(url: str) -> str:
     return str(caught.value)
 
 
+@pytest.mark.long
 def test_nobody_logs_in_without_the_password_of_the_role(folder: Path) -> None:
     with running(folder) as owner:
         migrate(owner, AppRole(password=app_password(folder)))
@@ -57,6 +58,7 @@ def test_nobody_logs_in_without_the_password_of_the_role(folder: Path) -> None:
             assert "password" not in conninfo_to_dict(url)
 
 
+@pytest.mark.long
 def test_a_password_that_the_role_gave_itself_ends_with_the_next_migration(folder: Path) -> None:
     with running(folder) as owner:
         role = AppRole(password=app_password(folder))

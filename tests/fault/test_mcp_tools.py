@@ -97,6 +97,7 @@ async def test_servers_that_are_not_there(world: World, mcp: McpServer) -> None:
     assert kept is None
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("worker")
 async def test_a_server_dies_during_a_call_and_a_run_is_cancelled(world: World, mcp: McpServer) -> None:
     session_id = await new_session(

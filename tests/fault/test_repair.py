@@ -227,6 +227,7 @@ async def test_the_model_no_longer_sees_a_dropped_input(world: World, stand_in: 
     assert [entry["data"]["reason"] for entry in of_type(log, "input.discarded")] == ["dropped"]
 
 
+@pytest.mark.long
 async def test_an_input_is_either_consumed_or_withdrawn(world: World, stand_in: StandIn) -> None:
     """Inputs are withdrawn while a worker takes them."""
 
@@ -351,6 +352,7 @@ async def test_a_fork_before_an_event(world: World, stand_in: StandIn) -> None:
     await fork(world, session_id, second)
 
 
+@pytest.mark.long
 async def test_forks_while_a_session_is_written_to(world: World, stand_in: StandIn) -> None:
     """Every fork is a beginning of the log, without what was not finished."""
     session_id = await new_session(world, "written")

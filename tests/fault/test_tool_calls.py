@@ -113,6 +113,7 @@ async def test_several_calls_wait_together(world: World) -> None:
     assert denied == "Denied: the policy of this session does not allow this tool."
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("worker")
 async def test_a_waiting_run_is_the_active_run(world: World) -> None:
     """It can be cancelled, interrupted, queued behind, forked and deleted, and each closes its actions."""

@@ -207,6 +207,7 @@ async def test_runs_at_the_same_time_have_their_own_traces(world: World, server:
         assert {span.parent_id for span in spans if span not in (request, job, attempt)} == {attempt.span_id}
 
 
+@pytest.mark.long
 async def test_every_way_to_start_a_run_keeps_the_trace(traced: Traced, collector: Collector) -> None:
     """And a caller that does not sample its request has no spans here either."""
     world = traced.world

@@ -22,6 +22,7 @@ __all__ = ["own", "receiver", "server"]
 # --- workers that die ---
 
 
+@pytest.mark.long
 async def test_delivery_of_a_killed_worker_is_sent_again(world: World, server: Server) -> None:
     async with receiving(hanging, answering(204)) as receiver:
         webhook_id, secret = await create(world, receiver.url())

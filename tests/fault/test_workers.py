@@ -158,6 +158,7 @@ async def test_a_run_without_a_job_gets_one(world: World, server: Server) -> Non
         assert (await ended(world, run_id))["state"] == "succeeded"
 
 
+@pytest.mark.long
 async def test_a_queued_run_can_be_cancelled_and_is_never_started(world: World, server: Server) -> None:
     session_id = await world.new_session()
     run_id = (await world.submit(session_id)).json()["run_id"]

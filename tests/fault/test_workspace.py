@@ -95,6 +95,7 @@ async def test_files_move_to_the_next_worker(world: World, server: Server, tmp_p
         assert refused.startswith("Error: this worker has no sandbox")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("worker")
 async def test_what_is_refused_or_undone(world: World) -> None:
     session_id = await new_session(world, workspace="sandbox")
@@ -130,6 +131,7 @@ async def test_what_is_refused_or_undone(world: World) -> None:
     assert rows == [("in", "link"), ("kept", "file")]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("worker")
 async def test_live_output_long_output_and_cancel(world: World, server: Server) -> None:
     session_id = await new_session(world, workspace="sandbox")
@@ -152,6 +154,7 @@ async def test_live_output_long_output_and_cancel(world: World, server: Server) 
     assert counted == "20000\n"
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("worker")
 async def test_policy(world: World) -> None:
     """The rule of the sandbox is allow; entries of the session go first."""

@@ -130,6 +130,7 @@ async def _fails(request: object, path: str, reason: str) -> None:
         assert re.search(reason, result.text), (path, result)
 
 
+@pytest.mark.long
 async def test_tool_lists_are_bounded_and_cleaned() -> None:
     schema = {"type": "object"}
 

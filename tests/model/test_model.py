@@ -32,6 +32,7 @@ def machine(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathF
 
 
 # Only a failure takes this long, while Hypothesis shrinks it.
+@pytest.mark.long
 @pytest.mark.timeout(900 + SEQUENCES * STEPS)
 @pytest.mark.slowest
 def test_the_api_behaves_like_the_model(machine: type[Machine]) -> None:

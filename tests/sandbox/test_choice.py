@@ -23,6 +23,7 @@ _DOCS = Path(__file__).parents[2] / "docs" / "sandbox.md"
 _CLONE_NEWUSER = 0x10000000
 
 
+@pytest.mark.long
 def test_a_named_sandbox_that_does_not_work_stops_the_start(tmp_path: Path) -> None:
     environ = {**os.environ, "QUARTERDECK_SANDBOX_KIND": "container"}
     ended = subprocess.run(

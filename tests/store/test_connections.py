@@ -58,6 +58,7 @@ async def test_processes_open_what_is_added_up(database_url: str, tmp_path: Path
             await eventually(number_stays)
 
 
+@pytest.mark.long
 def test_too_many_connections_are_refused_with_both_sums(database_url: str, tmp_path: Path) -> None:
     with psycopg.connect(database_url) as connection:
         row = connection.execute("SELECT current_setting('max_connections')::int").fetchone()

@@ -207,6 +207,7 @@ async def test_forks_expire_by_their_own_age(archive: Archive) -> None:
     assert len(await archive.left("session_events", young)) == 1
 
 
+@pytest.mark.long
 async def test_more_than_a_batch(archive: Archive) -> None:
     """A session with many events, and many sessions whose inputs came at the same time."""
     await archive.keep(archive.alpha, event_days=30)

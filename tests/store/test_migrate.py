@@ -67,6 +67,7 @@ async def test_an_empty_database_becomes_current_and_stays_so(empty_url: str) ->
     assert await current(empty_url)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["threads", "processes"])
 async def test_four_at_once_migrate_once(empty_url: str, kind: str) -> None:
     pool: ThreadPoolExecutor | ProcessPoolExecutor
@@ -86,6 +87,7 @@ async def test_a_changed_migration_is_refused(empty_url: str) -> None:
         migrate(empty_url)
 
 
+@pytest.mark.long
 async def test_a_newer_database_serves_but_is_not_migrated(empty_url: str) -> None:
     migrate(empty_url)
     execute(empty_url, "INSERT INTO app.migrations (name, sha256) VALUES ('9999_future', 'x')")
@@ -107,6 +109,7 @@ async def test_functions_are_installed_anew_each_time(empty_url: str) -> None:
     assert found == (True,)
 
 
+@pytest.mark.long
 async def test_a_migration_that_fails_leaves_nothing(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from quarterdeck.db import migrate as module
 

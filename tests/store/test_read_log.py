@@ -50,6 +50,7 @@ async def test_a_page_ends_at_the_first_limit(
     assert ([event.id for event in events], found_more) == (list(ids), more)
 
 
+@pytest.mark.long
 async def test_only_what_is_returned_is_read(database_url: str) -> None:
     async with await add(database_url, LARGE) as connection:
         # The first call also reads the catalogue.

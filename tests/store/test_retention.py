@@ -92,6 +92,7 @@ async def test_an_old_archive_without_a_version_is_removed(service: Service, tmp
     assert await service.run_as_owner("SELECT sha256 FROM bundles UNION SELECT sha256 FROM condemned_bundles") == []
 
 
+@pytest.mark.long
 async def test_all_old_archives_go_at_once(service: Service) -> None:
     await service.run_as_owner(
         "INSERT INTO bundles (sha256, generation, bytes, touched_at)"
@@ -223,6 +224,7 @@ async def test_receipts_are_kept_for_seven_days(service: Service) -> None:
     assert sorted(await service.run_as_owner("SELECT key FROM receipts")) == [("1",), ("167",), ("24",)]
 
 
+@pytest.mark.long
 async def test_audit_events_are_kept_for_a_year(service: Service) -> None:
     async def work(connection: Connection) -> UUID:
         return await workspaces.create_workspace(connection, "x", "a@example.com")
@@ -248,6 +250,7 @@ async def test_audit_events_are_kept_for_a_year(service: Service) -> None:
     assert await service.run_as_owner("SELECT action FROM audit_events WHERE action <> 'x'") == [("create_workspace",)]
 
 
+@pytest.mark.long
 async def test_migrate_sets_how_long_audit_events_are_kept(service: Service, database_url: str) -> None:
     async def work(connection: Connection) -> None:
         workspace_id = await workspaces.create_workspace(connection, "x", "a@example.com")

@@ -74,6 +74,7 @@ async def walk(
         start = page[3]
 
 
+@pytest.mark.long
 async def test_both_ways_find_the_same_sessions_of_the_workspace(
     database_url: str, owner: Connection, ids: list[UUID]
 ) -> None:
@@ -122,6 +123,7 @@ async def test_long_texts_are_found_by_their_beginning(owner: Connection, ids: l
         assert await walk(owner, ids[0], search, 9, archived=False, newest_first=True) == found, search
 
 
+@pytest.mark.long
 async def test_texts_that_the_parser_reads_slowly(database_url: str, ids: list[UUID]) -> None:
     """Without the split into short words, each of these takes longer than the statement timeout of the service."""
     options = connection_options(DatabaseSettings())

@@ -71,6 +71,7 @@ def roles(postgres_url: str, *attributes: str) -> Iterator[list[str]]:
             connection.execute(f"DROP ROLE IF EXISTS {name}".encode())
 
 
+@pytest.mark.long
 def test_two_databases_create_the_role_concurrently(postgres_url: str) -> None:
     with (
         roles(postgres_url, "", "LOGIN CREATEROLE PASSWORD 'x'") as (role, owner),
@@ -85,6 +86,7 @@ def test_two_databases_create_the_role_concurrently(postgres_url: str) -> None:
                 assert connection.execute("SELECT FROM audit_events").fetchall() == []
 
 
+@pytest.mark.long
 def test_owner_without_createrole_gets_instructions(postgres_url: str) -> None:
     with (
         roles(postgres_url, "", "LOGIN PASSWORD 'x'") as (role, owner),
@@ -106,6 +108,7 @@ def test_owner_without_createrole_gets_instructions(postgres_url: str) -> None:
             ]
 
 
+@pytest.mark.long
 def test_the_roles_are_made_by_hand_as_the_docs_say(postgres_url: str) -> None:
     made, closed = blocks_of("docs/operations.md", "sql", "Database roles")
     with (
@@ -163,6 +166,7 @@ def test_a_role_that_owns_something_of_ours_is_refused(
             superuser.execute(f"REASSIGN OWNED BY {holder} TO CURRENT_USER; DROP OWNED BY {holder}".encode())
 
 
+@pytest.mark.long
 def test_role_defaults_set_by_the_login_have_no_effect(postgres_url: str, database_url: str) -> None:
     with (
         roles(postgres_url, "LOGIN PASSWORD 'x'") as (role,),

@@ -3,6 +3,7 @@
 import tracemalloc
 
 import psycopg
+import pytest
 from psycopg import AsyncConnection
 
 from quarterdeck.skills import service as skills
@@ -27,6 +28,7 @@ _FILL = (
 )
 
 
+@pytest.mark.long
 async def test_many_large_skills_cost_little_memory(database_url: str) -> None:
     with psycopg.connect(database_url, autocommit=True, options=AS_OWNER) as owner:
         for statement in _FILL:

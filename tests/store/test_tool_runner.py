@@ -97,6 +97,7 @@ async def test_a_tool_that_fails(world: World, begun: Begun) -> None:
     assert "u" not in [one["data"].get("call_id") for one in entries if one["type"] == "tool.result"]
 
 
+@pytest.mark.long
 async def test_arguments_of_client_tools_match_their_schema(world: World, begun: Begun) -> None:
     """Others reach neither the client nor a person. A schema that cannot be applied is ignored."""
     number = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}

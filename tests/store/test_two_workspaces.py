@@ -308,6 +308,7 @@ async def test_there_is_data_of_every_kind(connection: RecordingConnection) -> N
         assert sorted(await rows_of(connection, names, workspace)) == sorted(names)
 
 
+@pytest.mark.long
 async def test_no_row_of_the_other_workspace_is_returned_or_changed(connection: RecordingConnection) -> None:
     foreign = await walk(connection, with_foreign_ids())
     own = await walk(connection, with_own_ids())
@@ -322,6 +323,7 @@ async def test_no_row_of_the_other_workspace_is_returned_or_changed(connection: 
     assert set(listed(OF_ALL_WORKSPACES)) <= everybody.places
 
 
+@pytest.mark.long
 async def test_statements_without_their_workspace_are_found(
     connection: RecordingConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
