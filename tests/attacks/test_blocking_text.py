@@ -10,6 +10,8 @@ from tests.sandboxes import call, results, sandbox_host
 from tests.workers import ended, working
 from tests.world import Server, World
 
+pytestmark = pytest.mark.long
+
 # Takes seconds to compile.
 PATTERN = "(?i)" + "[Ā-\uffff]" * 100
 # 2 to the power of 40 checks.
@@ -45,7 +47,6 @@ RUNS: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
-@pytest.mark.long
 async def test_answers(world: World, server: Server, tmp_path: Path) -> None:
     with working(server.database_url, tmp_path):
         for name, (schema, text, state) in RUNS.items():
@@ -53,7 +54,6 @@ async def test_answers(world: World, server: Server, tmp_path: Path) -> None:
             assert (await ended(world, await start(world, session_id, text)))["state"] == state, name
 
 
-@pytest.mark.long
 async def test_search_files(world: World, server: Server, tmp_path: Path) -> None:
     session_id = await new_session(world, workspace="sandbox")
     with sandbox_host() as host, working(server.database_url, tmp_path, **host.settings):

@@ -135,6 +135,7 @@ async def test_a_closed_stream_is_an_empty_one(
     assert words is None or words in line_of(ended)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.long)])
 async def test_a_terminal_that_knows_few_characters(
     tmp_path: Path, server: Server, world: World, encoding: str

@@ -11,6 +11,8 @@ from tests.raw_http import chunk, exchange, request
 from tests.sse import PATIENCE_SECONDS, reading
 from tests.world import EVERY_PERMISSION, Server, World, bundle, serving
 
+pytestmark = pytest.mark.long
+
 UVICORN = ["-m", "uvicorn", "tests.uvicorn_app:create_app", "--factory", "--http", "h11", "--log-level", "warning"]
 
 
@@ -27,7 +29,6 @@ async def there(other: Server) -> AsyncIterator[World]:
         yield await World.create(other.database_url, http)
 
 
-@pytest.mark.long
 async def test_submit_list_and_push(there: World) -> None:
     session_id, skill_id = await there.new_session(), await there.new_skill()
     assert (await there.submit(session_id)).json()["outcome"] == "new_run"
@@ -64,7 +65,6 @@ async def test_a_stream_follows_and_ends_with_its_key(there: World, other: Serve
         assert await reader.ends(PATIENCE_SECONDS)
 
 
-@pytest.mark.long
 async def test_a_shutdown_ends_streams(database_url: str, tmp_path: Path) -> None:
     with serving(database_url, tmp_path, UVICORN) as own:
         async with httpx.AsyncClient(base_url=own.url, timeout=30) as http:

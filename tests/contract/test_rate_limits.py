@@ -264,6 +264,7 @@ async def answers_over_many_connections(server: Server, world: World, count: int
     return [await ask() for _ in range(count)]
 
 
+@pytest.mark.long
 async def test_processes_share_the_limit(database_url: str, tmp_path: Path, counting: dict[str, str]) -> None:
     settings = SLOW | {"LIMIT_WORKSPACE_PER_MINUTE": 0, "LIMIT_CREDENTIAL_BURST": 10, "SERVER_PROCESSES": 2}
     with serving(database_url, tmp_path, **settings, **counting) as server:

@@ -142,6 +142,7 @@ async def raise_for_all(world: World) -> None:
     await released(world, run_id)
 
 
+@pytest.mark.long
 async def test_a_run_waits_at_its_limit(world: World, server: Server) -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as door,

@@ -20,6 +20,8 @@ from tests.fault.postgres import LossyLine, Postgres, own_postgres
 from tests.workers import eventually, held_up, started, working
 from tests.world import Server, World, bundle, error_of, serving
 
+pytestmark = pytest.mark.long
+
 # Five are promised, and `make availability` measures that. Here only a request that hangs fails.
 ANSWER_SECONDS = 60.0
 PATIENCE_SECONDS = 120.0
@@ -145,7 +147,6 @@ async def test_stopped_database_is_503_until_it_starts_again(here: World, postgr
     await assert_all_well(here, objects)
 
 
-@pytest.mark.long
 async def test_an_api_that_starts_before_its_database_serves_once_it_is_there(
     postgres: Postgres, tmp_path: Path
 ) -> None:
@@ -163,7 +164,6 @@ async def test_an_api_that_starts_before_its_database_serves_once_it_is_there(
         postgres.start()
 
 
-@pytest.mark.long
 async def test_a_worker_that_is_stopped_while_the_database_is_away_ends(
     here: World, postgres: Postgres, tmp_path: Path
 ) -> None:
@@ -187,7 +187,6 @@ async def _is_ready(http: httpx.AsyncClient) -> bool:
     return (await http.get("/readyz")).status_code == 200
 
 
-@pytest.mark.long
 async def test_paused_is_503_and_nothing_is_done_twice(here: World, postgres: Postgres) -> None:
     objects = await Objects.make(here)
     sessions = [await here.new_session() for _ in range(8)]
@@ -224,7 +223,6 @@ async def test_paused_is_503_and_nothing_is_done_twice(here: World, postgres: Po
 PARTS_OF_A_LOSS = pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
 
 
-@pytest.mark.long
 @PARTS_OF_A_LOSS
 async def test_keyed_input_with_lost_response_is_stored_once(far: World, line: LossyLine, done: bool) -> None:
     session_id = await far.new_session()
@@ -308,7 +306,6 @@ async def test_a_push_whose_commit_was_lost_leaves_no_gap(far: World, line: Loss
     assert rows == [(1,), (2,)]
 
 
-@pytest.mark.long
 async def test_connections_that_were_ended_while_idle_cost_no_caller_anything(here: World) -> None:
     session_id = await here.new_session()
     for _ in range(3):

@@ -21,6 +21,8 @@ from quarterdeck.server.data_directory import Cluster, EmbeddedError, find_postm
 from quarterdeck.server.embedded_postgres import running
 from quarterdeck.server.system_account import SYSTEM_USER
 
+pytestmark = pytest.mark.long
+
 # Only a failure takes this long.
 PATIENCE_SECONDS = 120.0
 
@@ -123,7 +125,6 @@ def test_data_survives_a_restart(folder: Path) -> None:
     assert processes_of(folder) == []
 
 
-@pytest.mark.long
 def test_it_is_durable_sorts_by_code_point_and_has_no_tcp_port(folder: Path) -> None:
     with running(folder) as url:
         for name, value in {
@@ -142,7 +143,6 @@ def test_it_is_durable_sorts_by_code_point_and_has_no_tcp_port(folder: Path) -> 
         assert psutil.Process(server(folder).pid).net_connections(kind="inet") == []
 
 
-@pytest.mark.long
 def test_socket_is_not_accessible_to_other_users(folder: Path) -> None:
     with running(folder):
         cluster = Cluster(folder)
@@ -150,7 +150,6 @@ def test_socket_is_not_accessible_to_other_users(folder: Path) -> None:
         assert stat.S_IMODE((cluster.socket_dir / files.SOCKET_NAME).stat().st_mode) == 0o700
 
 
-@pytest.mark.long
 @as_root
 def test_another_account_cannot_connect_even_where_it_can_walk(folder: Path) -> None:
     def connect_as_nobody(url: str) -> None:
@@ -169,7 +168,6 @@ def test_another_account_cannot_connect_even_where_it_can_walk(folder: Path) -> 
         assert attempt.exitcode == 0
 
 
-@pytest.mark.long
 @as_root
 def test_as_root_only_the_servers_account_is_let_through(folder: Path) -> None:
     with running(folder):
@@ -178,7 +176,6 @@ def test_as_root_only_the_servers_account_is_let_through(folder: Path) -> None:
             assert stat.S_IMODE(place.stat().st_mode) == 0o710
 
 
-@pytest.mark.long
 @as_root
 def test_root_leaves_an_ordinary_users_folder_to_that_user(folder: Path) -> None:
     folder.mkdir()
@@ -188,7 +185,6 @@ def test_root_leaves_an_ordinary_users_folder_to_that_user(folder: Path) -> None
     assert {path.stat().st_uid for path in folder.iterdir()} == {65534}
 
 
-@pytest.mark.long
 @as_root
 def test_a_folder_of_an_account_that_is_gone_is_taken_over(folder: Path) -> None:
     with running(folder):
@@ -199,7 +195,6 @@ def test_a_folder_of_an_account_that_is_gone_is_taken_over(folder: Path) -> None
         assert scalar(url, "SELECT 1") == 1
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", ["x" * 100, "with, comma", 'with "quotes" and %20'])
 def test_awkward_paths(folder: Path, name: str) -> None:
     folder = folder / name
@@ -211,7 +206,6 @@ def test_awkward_paths(folder: Path, name: str) -> None:
     assert socket_dir == folder / "postgres" or not socket_dir.exists()
 
 
-@pytest.mark.long
 @as_root
 def test_a_socket_folder_planted_by_another_user_is_refused(folder: Path) -> None:
     folder = folder / ("x" * 100)
@@ -226,7 +220,6 @@ def test_a_socket_folder_planted_by_another_user_is_refused(folder: Path) -> Non
         planted.rmdir()
 
 
-@pytest.mark.long
 def test_a_second_user_shares_the_server_and_leaves_it_running(
     folder: Path, user: Callable[[], "subprocess.Popen[str]"]
 ) -> None:
@@ -239,7 +232,6 @@ def test_a_second_user_shares_the_server_and_leaves_it_running(
         assert scalar(url, "SELECT 1") == 1
 
 
-@pytest.mark.long
 def test_process_that_started_the_server_may_end_first(
     folder: Path, user: Callable[[], "subprocess.Popen[str]"]
 ) -> None:
@@ -263,7 +255,6 @@ def test_a_killed_user_leaves_no_server_behind(folder: Path, user: Callable[[], 
     assert "fast shutdown" in (folder / "postgres.log").read_text()
 
 
-@pytest.mark.long
 def test_concurrent_starts_and_stops(folder: Path, user: Callable[[], "subprocess.Popen[str]"]) -> None:
     rounds, at_once = 4, 4
     for _ in range(rounds):
@@ -273,7 +264,6 @@ def test_concurrent_starts_and_stops(folder: Path, user: Callable[[], "subproces
         assert scalar(url, "SELECT count(*) FROM visit") == rounds * at_once
 
 
-@pytest.mark.long
 def test_start_during_a_shutdown(folder: Path, user: Callable[[], "subprocess.Popen[str]"]) -> None:
     for pause_seconds in (0.0, 0.01, 0.05):
         first = user()
@@ -284,7 +274,6 @@ def test_start_during_a_shutdown(folder: Path, user: Callable[[], "subprocess.Po
             assert scalar(url, "SELECT 1") == 1
 
 
-@pytest.mark.long
 def test_everything_killed_at_once_recovers_what_was_committed(
     folder: Path, user: Callable[[], "subprocess.Popen[str]"]
 ) -> None:
@@ -299,7 +288,6 @@ def test_everything_killed_at_once_recovers_what_was_committed(
     assert "automatic recovery in progress" in (folder / "postgres.log").read_text()
 
 
-@pytest.mark.long
 def test_a_killed_guard_is_replaced(folder: Path, user: Callable[[], "subprocess.Popen[str]"]) -> None:
     only = user()
     ready(only)
@@ -314,7 +302,6 @@ def test_a_killed_guard_is_replaced(folder: Path, user: Callable[[], "subprocess
         only.wait()
 
 
-@pytest.mark.long
 def test_a_server_without_a_guard_is_replaced(folder: Path) -> None:
     """What a killed guard leaves where the kernel does not pass its death on."""
     with running(folder):
@@ -333,7 +320,6 @@ def test_a_server_without_a_guard_is_replaced(folder: Path) -> None:
         orphan.wait()
 
 
-@pytest.mark.long
 def test_a_stale_pid_file_that_names_a_living_stranger(folder: Path) -> None:
     with running(folder):
         left = (folder / "postgres" / "postmaster.pid").read_text()
@@ -355,7 +341,6 @@ def test_a_stale_pid_file_that_names_a_living_stranger(folder: Path) -> None:
         stranger.wait()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("content", ["", "99999999\n", "torn"])
 def test_a_torn_pid_file(folder: Path, content: str) -> None:
     with running(folder):
@@ -367,7 +352,6 @@ def test_a_torn_pid_file(folder: Path, content: str) -> None:
         assert scalar(url, "SELECT 1") == 1
 
 
-@pytest.mark.long
 def test_a_signal_for_all_does_not_take_the_server_from_its_user(folder: Path) -> None:
     with running(folder) as url:
         guard = server(folder).parent()
@@ -386,13 +370,11 @@ def fault_of(folder: Path) -> str:
     return text
 
 
-@pytest.mark.long
 def test_a_data_directory_that_cannot_be_written(folder: Path) -> None:
     folder.parent.joinpath("file").touch()
     assert "is not writable" in fault_of(folder.parent / "file" / "data")
 
 
-@pytest.mark.long
 def test_a_cluster_of_another_major_version(folder: Path) -> None:
     with running(folder):
         pass
@@ -400,7 +382,6 @@ def test_a_cluster_of_another_major_version(folder: Path) -> None:
     assert "created by PostgreSQL 16" in fault_of(folder)
 
 
-@pytest.mark.long
 def test_a_folder_that_is_no_cluster_is_left_alone(folder: Path) -> None:
     (folder / "postgres").mkdir(parents=True)
     (folder / "postgres" / "mine.txt").touch()
@@ -408,7 +389,6 @@ def test_a_folder_that_is_no_cluster_is_left_alone(folder: Path) -> None:
     assert [path.name for path in (folder / "postgres").iterdir()] == ["mine.txt"]
 
 
-@pytest.mark.long
 def test_a_half_made_cluster_is_made_anew(folder: Path) -> None:
     (folder / "postgres.new").mkdir(parents=True)
     (folder / "postgres.new" / "PG_VERSION").write_text("18\n")
@@ -416,7 +396,6 @@ def test_a_half_made_cluster_is_made_anew(folder: Path) -> None:
         assert scalar(url, "SELECT 1") == 1
 
 
-@pytest.mark.long
 def test_initdb_that_fails(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(folder)
     folder.mkdir()
@@ -426,7 +405,6 @@ def test_initdb_that_fails(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert not cluster.pgdata.exists()
 
 
-@pytest.mark.long
 def test_a_server_that_does_not_start(folder: Path) -> None:
     with running(folder):
         pass

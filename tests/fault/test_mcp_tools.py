@@ -10,6 +10,8 @@ from tests.mcp_server import McpServer, mcp_server
 from tests.workers import Worker, ended, eventually, working
 from tests.world import PATIENT, Server, World, clone_database, drop_database, free_port, serving
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def server(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
@@ -97,7 +99,6 @@ async def test_servers_that_are_not_there(world: World, mcp: McpServer) -> None:
     assert kept is None
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("worker")
 async def test_a_server_dies_during_a_call_and_a_run_is_cancelled(world: World, mcp: McpServer) -> None:
     session_id = await new_session(

@@ -24,6 +24,8 @@ from tests.sse import reading
 from tests.workers import eventually, working
 from tests.world import LOGIN, World, app_url, bundle, serving
 
+pytestmark = pytest.mark.long
+
 (EXAMPLE,) = blocks_of("docs/operations.md", "ini", "PgBouncer")
 
 # What another program, or a mistake, could leave behind in a session that PgBouncer gives to us next.
@@ -157,7 +159,6 @@ async def test_locks_errors_and_commits_are_those_of_a_direct_connection(databas
             assert await database.read(count) == 1
 
 
-@pytest.mark.long
 async def test_everything_works_with_two_sessions_and_after_restarts(tmp_path: Path) -> None:
     with (
         own_postgres("bounced") as postgres,

@@ -130,6 +130,7 @@ async def test_a_run_keeps_its_setup_over_all_attempts(world: World, server: Ser
     }
 
 
+@pytest.mark.long
 async def test_a_run_of_an_earlier_release_gets_its_setup_at_the_next_attempt(world: World, server: Server) -> None:
     session_id = (await world.post("/v1/sessions", {"client_tools": [WEATHER]})).json()["id"]
     with working(server.database_url, server.data_dir):

@@ -64,6 +64,7 @@ def test_everything_killed_can_be_started_again_at_once(serve: Callable[..., Ser
     assert select_one(serve(QUARTERDECK_SERVER_PORT=str(first.address[1])).up().url)
 
 
+@pytest.mark.long
 def test_a_killed_api_server_comes_back(serve: Callable[..., Served]) -> None:
     served = serve().up()
     before, worker = served.api(), served.worker()

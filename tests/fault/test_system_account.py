@@ -57,7 +57,10 @@ def can_unshare() -> bool:
     return shutil.which("unshare") is not None and subprocess.run(command, capture_output=True).returncode == 0
 
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not can_unshare(), reason="needs root and a mount namespace")
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0 or not can_unshare(), reason="needs root and a mount namespace"),
+    pytest.mark.long,
+]
 
 
 @pytest.fixture

@@ -33,6 +33,8 @@ from quarterdeck.webhooks.model import DeliveryState
 from tests.store.test_sql_prepares import as_prepared
 from tests.world import AS_OWNER, clone_database, drop_database
 
+pytestmark = pytest.mark.long
+
 BIG, SMALL = UUID(int=1), UUID(int=2)
 # Rows of each list. One in `ROWS / FEW` is the small owner's, all over the list.
 ROWS = 6_000

@@ -122,6 +122,7 @@ def test_every_locked_package_has_a_version_and_a_hash(lock: Path) -> None:
     assert [line for line in entries if not entry.fullmatch(line)] == []
 
 
+@pytest.mark.long
 def test_audit_fails_without_a_result(tmp_path: Path) -> None:
     """With the recipe of the Makefile and a proxy that nobody serves."""
     arguments = f"ARGS=--cache-dir={tmp_path}"

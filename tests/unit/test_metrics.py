@@ -113,6 +113,7 @@ def test_recording(tmp_path: Path) -> None:
     assert {file.name for file in tmp_path.iterdir()} == {"counter_ended.db", "histogram_ended.db"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "arguments",
     [("check", "config", "prometheus.yml"), ("test", "rules", "alerts_test.yml")],

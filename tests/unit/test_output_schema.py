@@ -67,6 +67,7 @@ def test_a_code_fence_is_removed(answer: str, cleaned: str) -> None:
     assert applied({}).cleaned(answer) == cleaned
 
 
+@pytest.mark.long
 async def test_schemas_of_callers_are_bounded() -> None:
     """Nothing is fetched, and nothing takes long, also if a session had such a schema."""
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -174,6 +174,7 @@ def swapping(swap: Callable[[], None]) -> threading.Thread:
     return thread
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("at", ["file", "folder"])
 def test_a_file_that_is_swapped_for_a_link_is_never_read(inside: Path, opened: int, tmp_path: Path, at: str) -> None:
     """Folders are only read when no process of the sandbox runs. If one did, this is what it would try."""
