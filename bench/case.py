@@ -21,6 +21,10 @@ class BenchError(Exception):
     """A case could not be measured, in one line. Slow is not a fault; wrong answers are."""
 
 
+def _rows(count: int, small: bool) -> int:
+    return count // 20 if small else count
+
+
 class Ground(Struct, frozen=True):
     """What every stage is built on."""
 
@@ -35,7 +39,7 @@ class Ground(Struct, frozen=True):
 
     def rows(self, count: int) -> int:
         """How many to fill a table with."""
-        return count // 20 if self.small else count
+        return _rows(count, self.small)
 
 
 class Round(Struct, frozen=True):
@@ -43,6 +47,12 @@ class Round(Struct, frozen=True):
     number: int
     # For what is measured by the second. Who takes samples may take as many as it needs.
     seconds: int
+    # As that of the ground.
+    small: bool = False
+
+    def rows(self, count: int) -> int:
+        """How many to measure with, where that is a number and no time."""
+        return _rows(count, self.small)
 
 
 class Taken(Struct, frozen=True):

@@ -10,16 +10,16 @@ from quarterdeck.conversations.runs.model import RunState
 AT_ONCE = 200
 
 
-async def crowd(server: Server, text: str, *, model: str | None = None, **settings: object) -> Taken:
+async def crowd(server: Server, text: str, runs: int, *, model: str | None = None, **settings: object) -> Taken:
     """Peak of the worker, in MiB."""
-    settings |= {"RUN_ACTIVE_PER_WORKSPACE": AT_ONCE, "WORKER_CONCURRENCY": AT_ONCE}
+    settings |= {"RUN_ACTIVE_PER_WORKSPACE": runs, "WORKER_CONCURRENCY": runs}
     async with server.caller() as caller:
-        sessions = await caller.new_sessions(AT_ONCE, model)
+        sessions = await caller.new_sessions(runs, model)
         with server.worker(**settings) as process:
             await caller.warm_up(model)
             forget_peak(process.pid)
-            runs = [(await caller.submit(session_id, text)).run_id for session_id in sessions]
-            for run_id in runs:
+            run_ids = [(await caller.submit(session_id, text)).run_id for session_id in sessions]
+            for run_id in run_ids:
                 ended = await caller.until_ended(run_id)
                 assert ended.state is RunState.SUCCEEDED, ended.failure
             peak = peak_mib(process.pid)

@@ -30,11 +30,13 @@ async def measure_all(
                 ground.tell(case.title)
                 count = case.rounds if rounds is None else min(rounds, case.rounds)
                 round_seconds = case.seconds if seconds is None else min(seconds, case.seconds)
-                outcomes.append(await measure(name, case, stage, count, round_seconds, advance))
+                outcomes.append(await measure(name, case, stage, count, round_seconds, advance, small=ground.small))
     return outcomes
 
 
-async def measure(name: str, case: Case[Any], stage: object, rounds: int, seconds: int, advance: Advance) -> Outcome:
+async def measure(
+    name: str, case: Case[Any], stage: object, rounds: int, seconds: int, advance: Advance, *, small: bool = False
+) -> Outcome:
     us: list[Taken] = []
     ceiling: list[Taken] = []
     try:
@@ -42,7 +44,7 @@ async def measure(name: str, case: Case[Any], stage: object, rounds: int, second
             await _both(case, stage, Round(0, 1))
             advance(name)
         for number in range(1, rounds + 1):
-            theirs, ours = await _both(case, stage, Round(number, seconds))
+            theirs, ours = await _both(case, stage, Round(number, seconds, small))
             ceiling += theirs
             us.append(ours)
             advance(name)

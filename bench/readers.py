@@ -77,23 +77,23 @@ async def reading(server: Server, sessions: Sequence[UUID], readers: int) -> Asy
                 reader.close()
 
 
-async def append_to_reader(server: Server, *, sessions: int, seconds: int) -> Taken:
+async def append_to_reader(server: Server, *, readers: int, sessions: int, seconds: int) -> Taken:
     """From the sending of an input to its arrival at each reader: the time that 99 of 100 do not exceed."""
     async with server.caller() as caller:
         ids = await caller.new_sessions(sessions)
         sent_at: dict[UUID, list[float]] = {session_id: [] for session_id in ids}
-        async with reading(server, ids, READERS) as readers:
+        async with reading(server, ids, readers) as by_session:
             for number in range(_APPENDS_A_SECOND * seconds):
                 session_id = ids[number % sessions]
                 sent_at[session_id].append(perf_counter())
                 await caller.submit(session_id, f"{TEXT} {number}")
                 await asyncio.sleep(1 / _APPENDS_A_SECOND)
-            for session_id, there in readers.items():
+            for session_id, there in by_session.items():
                 for reader in there:
                     await reader.until_seen(len(sent_at[session_id]))
     took_ms = [
         (seen - sent) * 1000
-        for session_id, there in readers.items()
+        for session_id, there in by_session.items()
         for reader in there
         for sent, seen in zip(sent_at[session_id], reader.seen_at, strict=True)
     ]

@@ -8,7 +8,7 @@ from bench.stages import empty
 
 async def us(server: Server, one: Round) -> Taken:
     # Long enough for the last of them to start before the first one ends.
-    return await crowd(server, "demo: slow 4")
+    return await crowd(server, "demo: slow 4", one.rows(AT_ONCE))
 
 
 CASE = Case(

@@ -18,7 +18,7 @@ async def with_provider(ground: Ground) -> AsyncIterator[Server]:
 
 async def us(server: Server, one: Round) -> Taken:
     async with provider() as url:
-        return await crowd(server, "Go.", model="openai-chat:bench", MODEL_OPENAI_BASE_URL=url)
+        return await crowd(server, "Go.", one.rows(AT_ONCE), model="openai-chat:bench", MODEL_OPENAI_BASE_URL=url)
 
 
 CASE = Case(

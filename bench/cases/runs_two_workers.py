@@ -8,12 +8,12 @@ from bench.whole_runs import backlog
 _RUNS = 1_500
 
 
-async def us(server: Server, _: Round) -> Taken:
-    return await backlog(server, _RUNS, workers=2)
+async def us(server: Server, one: Round) -> Taken:
+    return await backlog(server, one.rows(_RUNS), workers=2)
 
 
-async def ceiling(server: Server, _: Round) -> Taken:
-    return await backlog(server, _RUNS, workers=1)
+async def ceiling(server: Server, one: Round) -> Taken:
+    return await backlog(server, one.rows(_RUNS), workers=1)
 
 
 CASE = Case(

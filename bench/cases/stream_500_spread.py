@@ -7,7 +7,7 @@ from bench.stages import empty
 
 
 async def us(server: Server, one: Round) -> Taken:
-    return await append_to_reader(server, sessions=50, seconds=one.seconds)
+    return await append_to_reader(server, readers=one.rows(READERS), sessions=50, seconds=one.seconds)
 
 
 CASE = Case(

@@ -241,15 +241,20 @@ async def test_what_cannot_be_restored_changes_nothing(
 
 
 @pytest.mark.long
-async def test_missing_keys_are_named_and_no_others(
-    world: World, server: Server, empty_url: str, tmp_path: Path
-) -> None:
-    await world.new_credential()
-    await world.new_webhook()
+async def test_missing_keys_are_named_and_no_others(database_url: str, empty_url: str, tmp_path: Path) -> None:
+    data = tmp_path / "source"
+    data.mkdir()
+    with serving(database_url, data) as server:
+        async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+            world = await World.create(database_url, http)
+            await world.new_credential()
+            await world.new_webhook()
+            # The second restore finds it in the store.
+            await world.new_file("empty", b"")
     file = tmp_path / "backup.qd"
-    source = {"DATABASE_URL": server.database_url, "SERVER_DATA_DIR": str(server.data_dir)}
+    source = {"DATABASE_URL": database_url, "SERVER_DATA_DIR": str(data)}
     assert (await command("backup", str(file), "--no-webhook-keys", **source))[0] == OK
-    key = (server.data_dir / "webhook.keys").read_text().strip()
+    key = (data / "webhook.keys").read_text().strip()
     other = base64.b64encode(bytes(32)).decode()
     for settings, says in [
         ({"WEBHOOK_SEALING_KEYS": key}, ""),

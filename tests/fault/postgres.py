@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import psutil
 import psycopg
@@ -57,17 +58,7 @@ class Postgres:
     def start(self) -> None:
         clear_leftovers(self.cluster)
         with self.cluster.log.open("ab") as log:
-            self._process = _STARTER.submit(
-                subprocess.Popen,
-                [*server_command(self.cluster), *self._options],
-                stdout=log,
-                stderr=log,
-                cwd="/",
-                env=clean_environment(),
-                start_new_session=True,
-                preexec_fn=stop_with_parent(),
-                **identity(self._account),
-            ).result()
+            self._process = _STARTER.submit(self._started, log).result()
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             with suppress(psycopg.OperationalError):
@@ -75,6 +66,18 @@ class Postgres:
                 return
             time.sleep(0.02)
         raise AssertionError(self.cluster.log.read_text()[-2000:])
+
+    def _started(self, log: BinaryIO) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
+            [*server_command(self.cluster), *self._options],
+            stdout=log,
+            stderr=log,
+            cwd="/",
+            env=clean_environment(),
+            start_new_session=True,
+            preexec_fn=stop_with_parent(),
+            **identity(self._account),
+        )
 
     def stop(self, order: signal.Signals = signal.SIGINT) -> None:
         """SIGINT ends connections and writes everything out; SIGQUIT is a crash with recovery at the next start."""

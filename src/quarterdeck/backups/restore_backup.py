@@ -67,7 +67,8 @@ class Restore:
 
     async def _put_archive(self, archive: ArchiveEntry, if_it_fails: ExitStack, progress: Progress) -> None:
         try:
-            await self._bundles.read(archive.sha256, archive.generation, 0, 1)
+            with self._bundles.open(archive.sha256, archive.generation):
+                pass
         except FileNotFoundError:
             if_it_fails.callback(self._delete_archive, archive)
         with open_spool(self._spool) as copy:
