@@ -1,9 +1,10 @@
-"""A long history, written by SQL instead of being lived through: sessions, runs and their logs, receipts, keys.
+"""A long history, written by SQL instead of being lived through: sessions, runs, logs, usage, audit, receipts, keys.
 
 The rows are those that the service would have written. What would be built row by row, indexes above all, is taken away
 and made again in the same transaction: a fill that fails leaves the database as it was.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -22,6 +23,11 @@ ACTIVE_EVERY = 100
 
 _OWNER = "SELECT owner_id FROM workspaces WHERE id = %s"
 _SCOPE = "SELECT lineage_id FROM api_keys WHERE workspace_id = %s ORDER BY id LIMIT 1"
+_ACTOR = """
+SELECT jsonb_build_object(
+    'type', 'api_key', 'id', k.id, 'label', k.label, 'user_id', u.id, 'display_name', u.display_name)
+FROM api_keys k JOIN users u ON u.id = k.created_by WHERE k.workspace_id = %s ORDER BY k.id LIMIT 1
+"""
 # The service draws ids one at a time: those of a whole history are taken from it at once.
 _RESERVE = "SELECT setval('session_event_ids', nextval('session_event_ids') + %s) - %s"
 
@@ -50,19 +56,22 @@ FROM (
 ) AS numbered
 """
 _ENDED_RUNS = """
-INSERT INTO runs (id, session_id, workspace_id, state, attempt, last_input, consumed_through, updated_at,
-                  inputs_consumed, steps, input_tokens, output_tokens, started_at, finished_at)
-SELECT id, session_id, %(workspace)s, 'succeeded', 1, first_event, first_event, at + interval '4 s',
-       1, 1, 900, 120, at + interval '10 ms', at + interval '4 s'
+INSERT INTO runs (id, session_id, workspace_id, state, attempt, last_input, consumed_through, updated_at, first_input,
+                  takes_over, api_key_id, model, inputs_consumed, steps, input_tokens, output_tokens, started_at,
+                  finished_at)
+SELECT id, session_id, %(workspace)s, 'succeeded', 1, first_event, first_event, at + interval '4 s', first_event,
+       '{}', %(key)s, 'demo', 1, 1, 900, 120, at + interval '10 ms', at + interval '4 s'
 FROM planned_runs WHERE NOT active
 """
 _ENDED_EVENTS = """
-INSERT INTO session_events (id, session_id, run_id, workspace_id, type, created_at, data)
+INSERT INTO session_events (id, session_id, run_id, workspace_id, input_event_id, type, created_at, data)
 SELECT first_event + entry.place, session_id, run.id, CASE entry.place WHEN 0 THEN %(workspace)s::uuid END,
-       entry.type, at + entry.later, entry.data
+       CASE entry.place WHEN 2 THEN first_event END, entry.type, at + entry.later, entry.data
 FROM planned_runs run CROSS JOIN LATERAL (VALUES
-    (0, 'input.accepted', interval '0', jsonb_build_object('input_id', input_id, 'text', 'What is on deck? ' || j)),
-    (1, 'run.started', interval '10 ms', '{"attempt": 1}'),
+    (0, 'input.accepted', interval '0', jsonb_build_object(
+        'input_id', input_id, 'text', 'What is on deck? ' || j, 'actor', %(actor)s::jsonb)),
+    (1, 'run.started', interval '10 ms', '{"attempt": 1, "model": "demo", "skills": [], "agent": null,
+        "settings": {"temperature": null, "max_output_tokens": null, "reasoning_effort": null}}'),
     (2, 'input.consumed', interval '11 ms', jsonb_build_object('input_id', input_id, 'step', 1)),
     (3, 'message', interval '4 s', jsonb_build_object('role', 'assistant', 'text', 'Well. ' || CASE
         WHEN %(searchable)s
@@ -81,14 +90,36 @@ FROM planned_runs run JOIN session_events e
   ON e.session_id = run.session_id AND e.id IN (run.first_event, run.first_event + 3)
 WHERE NOT run.active AND %(searchable)s
 """
+# As record_step() counts them.
+_RUN_USAGE = """
+INSERT INTO run_usage (workspace_id, day, run_id, session_id, api_key_id, model, input_tokens, cached_tokens,
+                       output_tokens)
+SELECT %(workspace)s, (at AT TIME ZONE 'UTC')::date, id, session_id, %(key)s, 'demo', 900, 0, 120
+FROM planned_runs WHERE NOT active
+"""
+_DAILY_USAGE = """
+INSERT INTO daily_usage AS u (workspace_id, day, shard, input_tokens, cached_tokens, output_tokens)
+SELECT %(workspace)s, (at AT TIME ZONE 'UTC')::date, get_byte(uuid_send(id), 15) & 15, 900 * count(*), 0, 120 * count(*)
+FROM planned_runs WHERE NOT active GROUP BY 2, 3
+ON CONFLICT (workspace_id, day, shard) DO UPDATE SET
+    input_tokens = u.input_tokens + excluded.input_tokens, output_tokens = u.output_tokens + excluded.output_tokens
+"""
+_AUDIT_EVENTS = """
+INSERT INTO audit_events (id, workspace_id, action, object_type, object_id, user_id, api_key_id, detail)
+SELECT ('01900000-0000-7001-8000-' || lpad(to_hex(n), 12, '0'))::uuid, %(workspace)s, 'create_session', 'session',
+       ('01900000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, %(owner)s, %(key)s, '{}'
+FROM generate_series(%(first)s, %(first)s + %(sessions)s - 1) n
+"""
 _ACTIVE_RUNS = """
-INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, updated_at)
-SELECT id, session_id, %(workspace)s, 'queued', first_event, first_event - 1, at FROM planned_runs WHERE active
+INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, updated_at, first_input,
+                  takes_over, api_key_id, unconsumed_bytes)
+SELECT id, session_id, %(workspace)s, 'queued', first_event, first_event - 1, at, first_event, '{}', %(key)s, 20
+FROM planned_runs WHERE active
 """
 _ACTIVE_EVENTS = """
 INSERT INTO session_events (id, session_id, run_id, workspace_id, type, created_at, data)
 SELECT first_event, session_id, id, %(workspace)s, 'input.accepted', at,
-       jsonb_build_object('input_id', input_id, 'text', 'Still waiting. ' || j)
+       jsonb_build_object('input_id', input_id, 'text', 'Still waiting. ' || j, 'actor', %(actor)s::jsonb)
 FROM planned_runs WHERE active
 """
 _ACTIVE_JOBS = "SELECT count(enqueue_run(session_id, id)) FROM planned_runs WHERE active"
@@ -150,10 +181,13 @@ def fill(
     with _connected(url) as connection:
         with connection.transaction():
             total = ended * EVENTS_A_RUN + active
+            actor = _one(connection, _ACTOR, workspace_id)
             values = {
                 "workspace": workspace_id,
                 "owner": _one(connection, _OWNER, workspace_id),
                 "scope": _one(connection, _SCOPE, workspace_id),
+                "key": actor["id"],
+                "actor": json.dumps(actor),
                 "before": _one(connection, _RESERVE, total, total),
                 "first": first,
                 "sessions": sessions,
@@ -165,17 +199,21 @@ def fill(
                 "searchable": searchable,
             }
             connection.execute("ALTER TABLE session_events DISABLE TRIGGER session_events_words")
-            with _bare(connection, ["sessions", "runs", "session_events", "receipts"], tell):
+            tables = ["sessions", "runs", "session_events", "run_usage", "audit_events", "receipts"]
+            with _bare(connection, tables, tell):
                 for name, statement in (
                     ("sessions", _SESSIONS),
                     ("plan of the runs", _PLAN),
                     ("ended runs", _ENDED_RUNS),
                     ("events of ended runs", _ENDED_EVENTS),
+                    ("usage of ended runs", _RUN_USAGE),
+                    ("audit", _AUDIT_EVENTS),
                     ("active runs", _ACTIVE_RUNS),
                     ("events of active runs", _ACTIVE_EVENTS),
                     ("receipts", _RECEIPTS),
                 ):
                     _insert(connection, name, statement, values, tell)
+            _insert(connection, "usage of days", _DAILY_USAGE, values, tell)
             with _bare(connection, ["conversation_words"], tell):
                 _insert(connection, "words of ended runs", _WORDS, values, tell)
             connection.execute("ALTER TABLE session_events ENABLE TRIGGER session_events_words")

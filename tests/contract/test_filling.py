@@ -23,6 +23,30 @@ ORDER BY 1, 2
 ENDED_RUN = ["input.accepted", "run.started", "input.consumed", "message", "run.succeeded"]
 
 
+# Which columns and which fields of `data` a row has.
+SHAPES = {
+    "runs": "SELECT DISTINCT key FROM runs r, jsonb_each(jsonb_strip_nulls(to_jsonb(r)))"
+    " WHERE session_id = %s AND state = 'succeeded'",
+    "events": "SELECT DISTINCT e.type || '.' || key"
+    " FROM session_events e, jsonb_each(jsonb_strip_nulls(to_jsonb(e) - 'data') || e.data)"
+    " WHERE session_id = %s AND e.type = ANY ('{input.accepted,run.started,input.consumed,message,run.succeeded}')",
+    "usage": "SELECT DISTINCT key FROM run_usage u, jsonb_each(jsonb_strip_nulls(to_jsonb(u))) WHERE session_id = %s",
+    "audit": "SELECT DISTINCT key FROM audit_events a, jsonb_each(jsonb_strip_nulls(to_jsonb(a)))"
+    " WHERE key NOT IN ('address', 'request_id') AND object_id = %s AND action = 'create_session'",
+}
+
+
+async def check_against_lived_run(world: World, database_url: str, folder: Path) -> None:
+    """Rows of a real run have nothing that generated ones do not have."""
+    lived = await world.new_session()
+    with working(database_url, folder):
+        await ended(world, (await world.submit(lived)).json()["run_id"])
+    for table, query in SHAPES.items():
+        of_lived, of_filled = [set(await world.fetch(query, one)) for one in (lived, str(session_id(1)))]
+        assert of_lived, table
+        assert of_lived <= of_filled, table
+
+
 @pytest.mark.long
 async def test_service_reads_generated_data(database_url: str, tmp_path: Path) -> None:
     with serving(database_url, tmp_path) as server:
@@ -66,6 +90,7 @@ async def test_service_reads_generated_data(database_url: str, tmp_path: Path) -
             assert grown[:-1] == log
             (jobs,) = await world.fetch("SELECT count(*) FROM jobs.procrastinate_jobs WHERE status = 'todo'")
             assert jobs == (2,)
+            await check_against_lived_run(world, database_url, tmp_path)
 
 
 @pytest.mark.long
