@@ -36,25 +36,29 @@ async def provider() -> AsyncIterator[str]:
         for task in answering:
             task.cancel()
         await asyncio.gather(*answering, return_exceptions=True)
+        # For the connections that are closed with them.
+        await asyncio.sleep(0)
 
 
 async def _answer_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(ConnectionError, asyncio.IncompleteReadError):
-        while True:
-            head = (await reader.readuntil(b"\r\n\r\n")).lower()
-            length = int(head.partition(b"\r\ncontent-length:")[2].partition(b"\r\n")[0])
-            body = await reader.readexactly(length)
-            calls = _calls_until_now(body) if STEP_BY_STEP.encode() in body else STEPS
-            if calls < STEPS:
-                writer.write(_HEAD + _call(f"call_{calls}") + _end())
-                continue
-            quickly = QUICKLY.encode() in body or STEP_BY_STEP.encode() in body
-            writer.write(_HEAD + _chunk({"role": "assistant", "content": ""}))
-            for _ in range(_PIECES):
-                await asyncio.sleep(0 if quickly else ANSWER_SECONDS / _PIECES)
-                writer.write(_chunk({"content": "A piece of the answer. "}))
-            writer.write(_chunk({}, "stop") + _end())
-    writer.close()
+    try:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).lower()
+                length = int(head.partition(b"\r\ncontent-length:")[2].partition(b"\r\n")[0])
+                body = await reader.readexactly(length)
+                calls = _calls_until_now(body) if STEP_BY_STEP.encode() in body else STEPS
+                if calls < STEPS:
+                    writer.write(_HEAD + _call(f"call_{calls}") + _end())
+                    continue
+                quickly = QUICKLY.encode() in body or STEP_BY_STEP.encode() in body
+                writer.write(_HEAD + _chunk({"role": "assistant", "content": ""}))
+                for _ in range(_PIECES):
+                    await asyncio.sleep(0 if quickly else ANSWER_SECONDS / _PIECES)
+                    writer.write(_chunk({"content": "A piece of the answer. "}))
+                writer.write(_chunk({}, "stop") + _end())
+    finally:
+        writer.close()
 
 
 def _calls_until_now(body: bytes) -> int:

@@ -7,13 +7,11 @@ from contextlib import asynccontextmanager
 from msgspec import Struct
 
 from bench.case import Ground
-from bench.filling import ACTIVE_EVERY, fill, fill_keys
+from bench.filling import fill, fill_keys
 from bench.server import Server, serving
 from bench.submitting import UNBOUNDED, Sessions, add_active_runs, add_sessions
 
 STEERED = Sessions(10_000)
-# Those of a long history that have an active run.
-STEERED_AMONG_MANY = Sessions(10_000, first=ACTIVE_EVERY, stride=ACTIVE_EVERY)
 
 
 @asynccontextmanager

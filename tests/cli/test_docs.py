@@ -88,6 +88,7 @@ async def test_pages_about_runs_and_files_run_from_top_to_bottom(tmp_path: Path)
 
             assert await eventually(note) == ["The release is done."]
             uploaded, listed, attached = map(json.loads, at.run(texts_of(blocks_of("docs/files.md", "sh"))))
+            await eventually(partial(has_ended, client, attached["run_id"]))
             usage, workspace = map(json.loads, at.run(texts_of(blocks_of("docs/usage.md", "sh"))))
             (kept,) = at.run(texts_of(blocks_of("docs/retention.md", "sh")))
     assert (uploaded["media_type"], listed["items"], attached["outcome"]) == ("text/csv", [], "new_run")
@@ -97,6 +98,10 @@ async def test_pages_about_runs_and_files_run_from_top_to_bottom(tmp_path: Path)
     assert [item["group"] for item in usage["items"]] == ["demo"]
     assert workspace["limits"]["day"] == {"max_cost_usd": 20, "max_tokens": None}
     assert re.search(r"runs +365 +workspace\nevents +365 +runs\nfiles +90 +workspace", kept)
+
+
+async def has_ended(client: AsyncClient, run_id: str) -> bool:
+    return (await client.get_run(run_id)).finished_at is not None
 
 
 async def arrived(receiver: Receiver) -> bool:

@@ -86,19 +86,21 @@ async def test_a_run_keeps_its_setup_over_all_attempts(world: World, server: Ser
                 }
                 assert results["current_time"].startswith("Denied"), "the policy applies at once"
 
-                stand_in.replies["new"] = [refuses(503, OPENAI.error("overloaded", "Busy."))]
+                # Several: what is told of the first may be over before the stream follows the run.
+                stand_in.replies["new"] = [refuses(503, OPENAI.error("overloaded", "Busy."))] * 3
                 async with reading(server.url, session_id, world.key) as reader:
                     await heard(world, session_id, reader)
                     next_run = (await world.submit(session_id)).json()["run_id"]
                     while (message := await reader.next()) is not None and message.event != "model.retry":
                         pass
                 assert message is not None
-                assert (message.data["run_id"], message.data["attempt"]) == (next_run, 2)
+                assert message.data["run_id"] == next_run
+                assert message.data["attempt"] in (2, 3, 4)
                 assert message.data["reason"] == "openai-chat:new failed with status 503: Busy."
                 assert (await ended(world, next_run))["model"] == "openai-chat:new"
 
     first, second, third = map(used_in, stand_in.bodies["old"])
-    _, (system, tools, temperature) = map(used_in, stand_in.bodies["new"])
+    *_, (system, tools, temperature) = map(used_in, stand_in.bodies["new"])
     assert "Answer in verse." in first[0]["content"]
     assert "weather" in first[1]
     assert "add_note" not in first[1], "it is a tool of the demo model"

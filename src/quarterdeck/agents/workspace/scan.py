@@ -97,6 +97,14 @@ def scan(folder: int, settings: WorkspaceSettings, owner: int, stopped: Callable
     return walk.result
 
 
+def _target(folder: int, name: str, path: str) -> str:
+    try:
+        return os.readlink(name, dir_fd=folder)
+    except OSError as fault:
+        # EINVAL: it is no link any more.
+        raise Changed(path) from fault
+
+
 class _Walk:
     """Not recursive, and with one open folder at a time: folders can be nested deeply."""
 
@@ -142,7 +150,7 @@ class _Walk:
             if stat.S_ISDIR(status.st_mode):
                 self.folders.append(path)
             elif stat.S_ISLNK(status.st_mode):
-                target = os.readlink(entry.name, dir_fd=folder)
+                target = _target(folder, entry.name, path)
                 check_target(path, target)
                 self._add(Found(path, FileKind.LINK, signature_of(status), target))
             elif stat.S_ISREG(status.st_mode):
