@@ -19,7 +19,7 @@ serve: .venv/.runtime
 # More processes than cores: many tests wait for timers and other processes.
 PYTEST := $(BIN)/python -m pytest -n 4 --dist worksteal
 
-# Five minutes on two quiet cores; the target is four (docs/decisions/0042). Installs nothing on the system.
+# Four minutes on two quiet cores (docs/decisions/0042). Installs nothing on the system.
 test: .venv/.dev
 	$(PYTEST) -m "not long" $(ARGS)
 
