@@ -82,7 +82,7 @@ def modules_that_import(name: str) -> dict[str, set[str]]:
 def test_the_server_writes_tar_headers_and_reads_nothing_with_tarfile() -> None:
     headers = {"BLOCKSIZE", "PAX_FORMAT", "TarInfo"}
     assert modules_that_import("tarfile") == {
-        # Unpacks the files of a session on the caller's machine, with the filter for untrusted archives and no links.
+        # Reads the files of a session on the caller's machine. It writes them with code of its own and makes no links.
         "cli/files.py": {"open"},
         "client/bundle_archive.py": headers,
         "conversations/workspace_files/archive.py": headers | {"DIRTYPE", "REGTYPE", "SYMTYPE"},
