@@ -84,7 +84,14 @@ async def stop_or_expire(world: World) -> None:
     await world.execute("UPDATE actions SET expires_at = now() WHERE id = %s", action["id"])
     reason = "Stopped at the limit of 10 tokens for this session: nobody raised it in time."
     assert (await ended(world, run_id))["failure"] == reason
-    run_id = await submitted(world, session_id)
+    # What was steered before the first step starts the next run.
+    stopped_id = await submitted(world, session_id)
+    [action] = await open_actions(world, stopped_id)
+    assert (await world.submit(session_id, "Steered.")).json() == {"outcome": "steered", "run_id": stopped_id}
+    await resolve(world, action, decision="stop")
+    assert (await ended(world, stopped_id))["state"] == "failed"
+    run_id = (await world.get(f"/v1/sessions/{session_id}/runs")).json()["items"][0]["id"]
+    assert run_id != stopped_id
     [action] = await open_actions(world, run_id)
     await resolve(world, action, decision="raise", max_tokens=1_000_000)
     assert (await ended(world, run_id))["state"] == "succeeded"

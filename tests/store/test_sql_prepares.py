@@ -216,9 +216,6 @@ ORDER BY 1, 2, 3
 _USED_ELSEWHERE = [
     # expire_log() uses it.
     "DELETE ON app.runs",
-    # raise_limit() and continue_run() use them.
-    "UPDATE (max_cost_usd) ON app.runs",
-    "UPDATE (max_tokens) ON app.runs",
     # expire_log() uses them.
     "UPDATE (expired_cached_tokens) ON app.sessions",
     "UPDATE (expired_cost_usd) ON app.sessions",

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct
 
-from quarterdeck.agents.configuration import Limit, SetLimit
+from quarterdeck.agents.configuration import ConfigurationField, Limit, SetLimit
 from quarterdeck.conversations.sessions.model import ChangeSessionBody, CreateSessionBody, SessionBody
 from quarterdeck.core.text_types import MAX_LINE_LENGTH
 
@@ -58,6 +58,13 @@ def changed(session: SessionBody, change: ChangeSessionBody, now: datetime) -> S
 
 def changed_limit(limit: Limit, change: SetLimit) -> Limit:
     return msgspec.structs.replace(limit, **_given(change))
+
+
+def replaced_run_limits(change: ChangeSessionBody) -> set[str]:
+    """The limits of a run that the change sets. What a person raised for the active run no longer counts."""
+    if ConfigurationField.LIMITS in (change.inherit or ()):
+        return set(Limit.__struct_fields__)
+    return set(_given(change.limits.run)) if change.limits and change.limits.run else set()
 
 
 def changed_fields(before: SessionBody, after: SessionBody) -> list[str]:

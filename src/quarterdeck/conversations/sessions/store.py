@@ -1,5 +1,6 @@
 """SQL for sessions."""
 
+from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
@@ -50,6 +51,12 @@ SET model = %s, instructions = %s, settings = %s, tool_policy = %s, client_tools
     title_event_id = CASE WHEN title IS NOT DISTINCT FROM %s THEN title_event_id END,
     title = %s, archived_at = %s, revision = %s
 WHERE workspace_id = %s AND id = %s
+"""
+# What people raised for the active run.
+_FORGET_RAISED = """
+UPDATE runs SET max_cost_usd = CASE WHEN %s THEN NULL ELSE max_cost_usd END,
+                max_tokens = CASE WHEN %s THEN NULL ELSE max_tokens END
+WHERE workspace_id = %s AND session_id = %s AND state IN ('queued', 'running', 'waiting')
 """
 _TOOL_POLICY = "SELECT tool_policy FROM sessions WHERE id = %s"
 # Changes no revision: the session has not changed, but its agent.
@@ -184,6 +191,14 @@ async def change(connection: Connection, session: SessionBody) -> None:
     state = (session.title, session.title, session.archived_at, session.revision)
     await connection.execute(_CHANGE, (*columns, *state, session.workspace_id, session.id))
     await _replace_skills(connection, session.workspace_id, session.id, session.skills)
+
+
+async def forget_raised_limits(
+    connection: Connection, workspace_id: UUID, session_id: UUID, names: Collection[str]
+) -> None:
+    """The active run has these limits of the session again."""
+    forgets = ("max_cost_usd" in names, "max_tokens" in names)
+    await connection.execute(_FORGET_RAISED, (*forgets, workspace_id, session_id))
 
 
 async def follow_agent(

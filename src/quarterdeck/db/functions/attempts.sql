@@ -6,9 +6,23 @@
 --
 -- Open streams are told by the worker, after the commit (conversations/events/notifications.py).
 
+-- The last of the waiting inputs that started the run: its first one, those of a retry, or those that a failed run passed
+-- on. 0: none of them waits.
+CREATE OR REPLACE FUNCTION last_starting_input(run runs) RETURNS bigint
+LANGUAGE sql STABLE
+AS $$
+    SELECT coalesce(max(e.id), 0) FROM session_events e
+    WHERE e.session_id = run.session_id AND e.id > run.consumed_through AND e.id <= run.last_input
+      AND e.type = 'input.accepted' AND (
+          e.run_id = ANY (run.takes_over)
+          OR e.run_id = run.id AND (e.id = run.first_input OR e.data ? 'retried_from')
+      )
+$$;
+
 -- Begins an attempt. No row: there is nothing to do, or the workspace has too many running runs and this one is parked.
 -- Otherwise `verdict` is:
---   'begun'     the run is this attempt's. If it has stored no step, it has also taken waiting inputs.
+--   'begun'     the run is this attempt's. If it has stored no step, it has also taken waiting inputs: all, or at a limit
+--               only those that started it. Steered ones wait for the answer: a stopped run passes them on to the next.
 --   'barren'    too many attempts in a row have ended without a step. Nothing was written.
 --   'overdue'   the run has taken too long. Nothing was written.
 --   'changed'   the setup no longer fits to the run or the session. Nothing was written.
@@ -58,6 +72,7 @@ DECLARE
     first_input text;
     text_bytes bigint := 0;
     taken_through bigint;
+    last_started bigint := 9223372036854775807;
 BEGIN
     SELECT * INTO run FROM runs WHERE id = of_run;
     IF NOT FOUND THEN
@@ -102,16 +117,24 @@ BEGIN
     -- With stored steps it has consumed inputs, and calls of its last answer may be open: those that wait are taken
     -- after the results.
     IF run.steps = 0 THEN
+        SELECT l.scope, l.limit_name, l.maximum, l.used, l.stopped
+        INTO limit_scope, limit_name, limit_maximum, limit_used, limit_stopped FROM reached_limit(of_run) l;
+        IF limit_scope IS NOT NULL THEN
+            last_started := last_starting_input(run);
+        END IF;
         FOR input IN SELECT * FROM waiting_inputs(of_run, input_budget_bytes, input_overhead_bytes) LOOP
+            EXIT WHEN input.event_id > last_started;
             first_input := coalesce(first_input, input.content);
             input_ids := input_ids || input.input_id;
             input_events := input_events || input.event_id;
             text_bytes := text_bytes + octet_length(input.content);
         END LOOP;
         input_bytes := text_bytes + input_overhead_bytes * cardinality(input_ids);
-        -- Others may wait behind these if the budget is used up.
-        taken_through := CASE WHEN input_bytes >= input_budget_bytes THEN input_events[cardinality(input_events)]
-                              ELSE run.last_input END;
+        -- Others may wait behind these if the budget is used up, or at a limit.
+        taken_through := CASE
+            WHEN input_bytes >= input_budget_bytes THEN input_events[cardinality(input_events)]
+            ELSE least(run.last_input, greatest(run.consumed_through, last_started))
+        END;
     ELSE
         input_bytes := 0;
         taken_through := run.consumed_through;
@@ -139,10 +162,6 @@ BEGIN
     INSERT INTO session_events (session_id, run_id, type, data, input_event_id)
     SELECT run.session_id, of_run, 'input.consumed', jsonb_build_object('input_id', taken.input_id, 'step', 1), taken.event_id
     FROM unnest(input_ids, input_events) AS taken (input_id, event_id) ORDER BY taken.event_id;
-    IF run.steps = 0 THEN
-        SELECT l.scope, l.limit_name, l.maximum, l.used, l.stopped
-        INTO limit_scope, limit_name, limit_maximum, limit_used, limit_stopped FROM reached_limit(of_run) l;
-    END IF;
     RETURN NEXT;
 END;
 $$;

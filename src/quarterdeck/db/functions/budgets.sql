@@ -1,5 +1,19 @@
 -- Limits of cost and tokens. Tokens are input plus output tokens. Steps whose price is unknown count as free.
 
+-- What a session has from its agent now: the fields of the version that it does not override, as JSON. Empty without an
+-- agent. See inherited() in conversations/sessions/inheritance.py. The columns of the session may have the values of an
+-- earlier version, which the active run uses.
+CREATE OR REPLACE FUNCTION values_of_agent(of_session uuid) RETURNS jsonb
+LANGUAGE sql STABLE
+AS $$
+    SELECT coalesce((
+        SELECT v.configuration - s.overrides
+        FROM sessions s JOIN agents a ON a.id = s.agent_id JOIN agent_versions v
+            ON v.agent_id = a.id AND v.version = coalesce(s.agent_version, a.default_version, a.latest_version)
+        WHERE s.id = of_session
+    ), '{}')
+$$;
+
 -- The limit in force. NULL: none. One expression without a subquery, so that the planner can put it into a join.
 CREATE OR REPLACE FUNCTION limit_in_force(
     scope text, limit_name text, run runs, session_limits jsonb, workspace workspaces
@@ -131,8 +145,6 @@ DECLARE
     raised_scope text;
     used numeric;
     spent record;
-    allowed record;
-    raised jsonb;
 BEGIN
     SELECT * INTO STRICT action FROM actions WHERE id = of_action AND kind = 'budget';
     raised_scope := action.reached->>'scope';
@@ -148,34 +160,67 @@ BEGIN
             RETURN used;
         END IF;
     END IF;
-    IF raised_scope = 'day' THEN
-        -- Reads and writes in one statement: other sessions of the workspace may raise it too.
-        UPDATE workspaces
-        SET daily_max_cost_usd =
-                CASE WHEN daily_max_cost_usd IS NOT NULL THEN greatest(daily_max_cost_usd, new_max_cost_usd) END,
-            daily_max_tokens = CASE WHEN daily_max_tokens IS NOT NULL THEN greatest(daily_max_tokens, new_max_tokens) END,
-            revision = revision + 1
-        WHERE id = action.workspace_id;
-        RETURN NULL;
-    END IF;
-    SELECT CASE WHEN l.max_cost_usd IS NOT NULL THEN greatest(l.max_cost_usd, new_max_cost_usd) END AS max_cost_usd,
-           CASE WHEN l.max_tokens IS NOT NULL THEN greatest(l.max_tokens, new_max_tokens) END AS max_tokens
-    INTO allowed FROM limits_of_run(action.run_id) l WHERE l.scope = raised_scope;
-    IF NOT FOUND THEN
-        RETURN NULL;
-    END IF;
-    IF raised_scope = 'run' THEN
-        UPDATE runs SET max_cost_usd = allowed.max_cost_usd, max_tokens = allowed.max_tokens WHERE id = action.run_id;
-    ELSE
-        raised := jsonb_build_object('max_cost_usd', allowed.max_cost_usd, 'max_tokens', allowed.max_tokens);
-        -- From now on the limits do not follow the agent: the next run would have those of the agent again.
-        UPDATE sessions s
-        SET limits = s.limits || jsonb_build_object('session', raised), revision = s.revision + 1,
-            overrides = CASE WHEN s.agent_id IS NULL THEN s.overrides ELSE ARRAY(
-                SELECT DISTINCT field COLLATE "C" FROM unnest(s.overrides || 'limits'::text) AS field ORDER BY 1
-            ) END
-        WHERE s.id = action.session_id;
-    END IF;
+    CASE raised_scope
+        WHEN 'day' THEN
+            -- Reads and writes in one statement: other sessions of the workspace may raise it too.
+            UPDATE workspaces
+            SET daily_max_cost_usd = raised_limit(daily_max_cost_usd, new_max_cost_usd),
+                daily_max_tokens = raised_limit(daily_max_tokens, new_max_tokens), revision = revision + 1
+            WHERE id = action.workspace_id;
+        WHEN 'session' THEN
+            PERFORM raise_limit_of_session(action.session_id, action.run_id, new_max_cost_usd, new_max_tokens);
+        ELSE
+            UPDATE runs r
+            SET max_cost_usd = raised_limit(l.max_cost_usd, new_max_cost_usd),
+                max_tokens = raised_limit(l.max_tokens, new_max_tokens)
+            FROM limits_of_run(action.run_id) l WHERE r.id = action.run_id AND l.scope = 'run';
+    END CASE;
     RETURN NULL;
+END;
+$$;
+
+-- A limit that is not set stays so, and none becomes lower.
+CREATE OR REPLACE FUNCTION raised_limit(present numeric, wanted numeric) RETURNS numeric
+LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN present IS NOT NULL THEN greatest(present, wanted) END;
+
+-- Part of raise_limit(). A session that follows an agent may show higher or lower limits than the run has, which began
+-- under an earlier version. The raise starts from what the session shows, and the run keeps the limits of a run that it
+-- has. If the agent allows as much already, the session goes on following it.
+CREATE OR REPLACE FUNCTION raise_limit_of_session(
+    of_session uuid, of_run uuid, new_max_cost_usd numeric, new_max_tokens bigint
+) RETURNS void
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    no_limit CONSTANT bigint := 9223372036854775807;
+    stored jsonb;
+    shown jsonb;
+    shown_max_cost_usd numeric;
+    shown_max_tokens bigint;
+    is_raised boolean;
+BEGIN
+    SELECT s.limits, coalesce(values_of_agent(s.id)->'limits', s.limits) INTO stored, shown
+    FROM sessions s WHERE s.id = of_session;
+    shown_max_cost_usd := shown #>> '{session,max_cost_usd}';
+    shown_max_tokens := shown #>> '{session,max_tokens}';
+    is_raised := (new_max_cost_usd > shown_max_cost_usd OR new_max_tokens > shown_max_tokens) IS TRUE;
+    IF shown->'run' IS DISTINCT FROM stored->'run' THEN
+        UPDATE runs r
+        SET max_cost_usd = coalesce(r.max_cost_usd, (stored #>> '{run,max_cost_usd}')::numeric, no_limit),
+            max_tokens = coalesce(r.max_tokens, (stored #>> '{run,max_tokens}')::bigint, no_limit)
+        WHERE r.id = of_run;
+    END IF;
+    UPDATE sessions s
+    SET limits = shown || jsonb_build_object('session', jsonb_build_object(
+            'max_cost_usd', raised_limit(shown_max_cost_usd, new_max_cost_usd),
+            'max_tokens', raised_limit(shown_max_tokens, new_max_tokens)
+        )),
+        revision = s.revision + is_raised::integer,
+        -- Otherwise the next run would have the limits of the agent again.
+        overrides = CASE WHEN s.agent_id IS NULL OR NOT is_raised THEN s.overrides ELSE ARRAY(
+            SELECT DISTINCT field COLLATE "C" FROM unnest(s.overrides || 'limits'::text) AS field ORDER BY 1
+        ) END
+    WHERE s.id = of_session;
 END;
 $$;

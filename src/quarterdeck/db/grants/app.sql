@@ -91,7 +91,8 @@ GRANT EXECUTE ON FUNCTION app.credential_lock, app.session_lock, app.enqueue_run
     app.used_in_scope, app.reached_limit, app.raise_limit, app.lifted_actions, app.continue_run, app.read_actions,
     app.is_blob_used, app.is_path_free, app.attachments_folder, app.attachment_path, app.find_attachments,
     app.store_attachments, app.lowest_id_at, app.expire_audit_entries, app.has_ended_before, app.lock_to_expire,
-    app.expire_log, app.expire_logs,
+    app.expire_log, app.expire_logs, app.values_of_agent, app.raised_limit, app.raise_limit_of_session,
+    app.last_starting_input, app.first_bytes,
     app.unpark_next_run, app.begin_attempt, app.title_of, app.give_title, app.finish_run,
     app.record_step, app.next_run_jobs, app.release_run_jobs
     TO {role};
