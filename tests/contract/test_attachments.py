@@ -14,6 +14,7 @@ import pytest
 
 from quarterdeck.conversations.runs.model import InputEvent
 from quarterdeck.core.call import fingerprint
+from tests.contract.agent_requests import begin_run, new_agent, push
 from tests.workers import ended, log_of, working
 from tests.world import Server, World, error_of
 
@@ -201,6 +202,48 @@ async def test_without_a_workspace_only_what_the_model_takes(world: World) -> No
     [input_] = await accepted(world, session_id)
     assert [one["path"] for one in input_["attachments"]] == [None, None]
     assert await stored(world, session_id) == ([], {sha256(b"a,b\n"), sha256(PNG)}, 0)
+
+
+@pytest.mark.parametrize("delivery", [None, "queue"])
+async def test_the_version_that_the_session_shows_decides(world: World, delivery: str | None) -> None:
+    """And not the version of the last run."""
+    packed, text = await world.new_file("files.zip", archive()), await world.new_file("table.csv", b"a,b\n")
+    agent_id = await new_agent(world, "Writer", {"workspace": "none"})
+    session_id = (await world.post("/v1/sessions", {"agent": {"agent_id": agent_id}})).json()["id"]
+    run_id = (await world.submit(session_id)).json()["run_id"]
+    await begin_run(world, run_id)
+    assert error_of(await attach(world, session_id, packed, delivery=delivery)) == (400, "invalid_request")
+    await push(world, agent_id, {"workspace": "sandbox"})
+    assert (await attach(world, session_id, packed, text, delivery=delivery)).status_code == 200
+    [_, input_] = await accepted(world, session_id)
+    paths = ["attachments/files.zip", "attachments/table.csv"]
+    assert [one["path"] for one in input_["attachments"]] == paths
+    files, _, _ = await stored(world, session_id)
+    assert [path for path, *_ in files] == paths
+
+    # The next run stores what the session has. Then there is no sandbox any more.
+    await world.execute("UPDATE sessions SET workspace = 'sandbox' WHERE id = %s", session_id)
+    await push(world, agent_id, {"workspace": "none"})
+    assert error_of(await attach(world, session_id, packed, delivery=delivery)) == (400, "invalid_request")
+    assert (await attach(world, session_id, text, delivery=delivery)).status_code == 200
+    assert [one["path"] for one in (await accepted(world, session_id))[-1]["attachments"]] == [None]
+    # Its own value counts, and null keeps what it has.
+    await world.execute("UPDATE sessions SET overrides = '{workspace}' WHERE id = %s", session_id)
+    assert (await attach(world, session_id, packed, delivery=delivery)).status_code == 200
+    await world.execute("UPDATE sessions SET overrides = '{}' WHERE id = %s", session_id)
+    await push(world, agent_id, {"workspace": None})
+    assert (await attach(world, session_id, packed, delivery=delivery)).status_code == 200
+
+
+async def test_the_model_that_the_session_shows_decides(world: World) -> None:
+    image = await world.new_file("photo.png", PNG)
+    agent_id = await new_agent(world, "Writer", {"workspace": "none"})
+    session_id = (await world.post("/v1/sessions", {"agent": {"agent_id": agent_id}})).json()["id"]
+    # As if a run had used a provider that takes no images, or that is not configured any more.
+    await world.execute("UPDATE sessions SET model = 'deepseek:x' WHERE id = %s", session_id)
+    assert (await attach(world, session_id, image)).status_code == 200
+    await world.execute("UPDATE sessions SET overrides = '{model}' WHERE id = %s", session_id)
+    assert error_of(await attach(world, session_id, image)) == (400, "invalid_request")
 
 
 async def test_an_input_without_attachments_is_as_before(world: World) -> None:

@@ -1,6 +1,7 @@
 """Attachments in the database: their paths, and inputs that are refused or meet a deletion."""
 
 import asyncio
+from importlib import resources
 from uuid import UUID
 
 import pytest
@@ -25,6 +26,8 @@ SELECT (SELECT count(*) FROM session_files WHERE session_id = %s),
        (SELECT files_revision FROM sessions WHERE id = %s)
 """
 OTHER = b"\1" * 32
+# The longest ending, 80 bytes.
+ROCKETS = "🚀" * 20
 
 
 async def session_with_workspace(world: World) -> UUID:
@@ -60,8 +63,12 @@ async def place(world: World, session_id: UUID, name: str, sha256: bytes = OTHER
         ("...", "file"),
         ("..hidden.txt", "hidden.txt"),
         ("a/../b\tc.txt", "a_.._b_c.txt"),
-        ("é" * 200 + ".txt", "é" * 80 + ".txt"),
-        ("x." + "y" * 190, ("x." + "y" * 190)[:160]),
+        ("é" * 200 + ".txt", "é" * 125 + ".txt"),
+        ("x." + "y" * 190, "x." + "y" * 190),
+        ("y" * 150 + "." + ROCKETS, "y" * 150 + "." + ROCKETS),
+        ("y" * 176 + "." + ROCKETS, "y" * 174 + "." + ROCKETS),
+        # Too long for an ending.
+        ("🚀" * 50 + "." + "é" * 100, "🚀" * 50 + "." + "é" * 27),
     ],
 )
 async def test_names_become_plain_paths(world: World, name: str, path: str) -> None:
@@ -93,6 +100,33 @@ async def test_a_path_is_free_or_has_the_same_content(world: World) -> None:
         assert (await inputs.submit(sent)).verdict is Verdict.ACCEPTED
     rows = await world.fetch("SELECT path, kind FROM session_files WHERE session_id = %s ORDER BY path", session_id)
     assert rows == [("attachments", "link"), ("attachments-2/a.txt", "file")], "an empty folder is no longer empty"
+
+
+async def test_numbered_names_fit_too(world: World) -> None:
+    """A file system refuses names of more than 255 bytes, and then every call in the folder of the session fails."""
+    session_id, file_id = await session_with_workspace(world), await world.new_file("a.txt", b"a")
+    name, found = "é" * 170 + "." + ROCKETS, list[str]()
+    for _ in range(25):
+        path = await place(world, session_id, name)
+        await put(world, session_id, path, "file", file_id)
+        found.append(path.removeprefix("attachments/"))
+    assert len(set(found)) == 25
+    assert max(len(one.encode()) for one in found) <= 255
+    assert found[1] == "é" * 86 + "-2." + ROCKETS
+    assert {one.endswith("." + ROCKETS) for one in found} == {True}
+
+
+async def test_names_of_earlier_releases_are_cut(world: World) -> None:
+    session_id, file_id = await session_with_workspace(world), await world.new_file("a.txt", b"a")
+    long, other = f"attachments/{'é' * 80}-{'1' * 16}.{ROCKETS}", f"attachments-2/{'é' * 80}-{'2' * 16}.{ROCKETS}"
+    for path in (long, other, "attachments/short.txt"):
+        await put(world, session_id, path, "file", file_id)
+    migration = resources.files("quarterdeck.db") / "migrations" / "0033_attachment_names.sql"
+    await world.execute(migration.read_text().replace("%", "%%"))
+    rows = await world.fetch("SELECT path FROM session_files WHERE session_id = %s ORDER BY path", session_id)
+    first, second, third = sorted(path for (path,) in rows)
+    assert first.startswith(f"attachments-2/{'é' * 50}-")
+    assert (second, third.startswith(f"attachments/{'é' * 50}-")) == ("attachments/short.txt", True)
 
 
 async def test_a_refused_input_leaves_nothing_in_a_batch_with_others(world: World) -> None:

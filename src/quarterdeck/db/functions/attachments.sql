@@ -36,6 +36,18 @@ BEGIN
 END;
 $$;
 
+-- The beginning of a text, cut between two characters.
+CREATE OR REPLACE FUNCTION first_bytes(content text, max_bytes integer) RETURNS text
+LANGUAGE plpgsql IMMUTABLE
+AS $$
+BEGIN
+    WHILE octet_length(content) > max_bytes LOOP
+        content := left(content, -1);
+    END LOOP;
+    RETURN content;
+END;
+$$;
+
 -- A path for a content: FOLDER/NAME.EXT, or FOLDER/NAME-2.EXT and so on while another content has that path.
 -- `chosen`: paths of the same input, with their contents in hex.
 CREATE OR REPLACE FUNCTION attachment_path(
@@ -49,21 +61,20 @@ DECLARE
     name text := regexp_replace(regexp_replace(file_name, '[\u0001-\u001f\u007f/]', '_', 'g'), '^\.+', '');
     extension text := coalesce(substring(name FROM '[^.](\.[^.]{1,20})$'), '');
     stem text := left(name, length(name) - length(extension));
+    ending text;
     path text;
 BEGIN
     stem := CASE stem WHEN '' THEN 'file' ELSE stem END;
-    -- File systems allow 255 bytes.
-    WHILE octet_length(stem) > 160 LOOP
-        stem := left(stem, -1);
-    END LOOP;
     -- After 20 contents with one name the search would take longer and longer.
     FOR number IN 1 .. 22 LOOP
-        path := folder || '/' || stem || CASE
+        ending := CASE
             WHEN number = 1 THEN ''
             WHEN number <= 20 THEN '-' || number
             WHEN number = 21 THEN '-' || left(encode(content_sha256, 'hex'), 16)
             ELSE '-' || gen_random_uuid()
         END || extension;
+        -- File systems allow 255 bytes. An ending has at most 118, so the stem keeps some.
+        path := folder || '/' || first_bytes(stem, 255 - octet_length(ending)) || ending;
         EXIT WHEN coalesce(chosen->>path = encode(content_sha256, 'hex'), true)
             AND is_path_free(target_session_id, path, content_sha256);
     END LOOP;
@@ -93,8 +104,10 @@ DECLARE
     used record;
 BEGIN
     attachments := '[]';
-    SELECT s.workspace, coalesce(s.model, request->>'default_model') AS model INTO session
-    FROM sessions s WHERE s.id = target_session_id;
+    -- As the session shows it: the next run uses the agent as it is now.
+    SELECT coalesce(agent->>'workspace', s.workspace) AS workspace,
+           coalesce(CASE WHEN agent ? 'model' THEN agent->>'model' ELSE s.model END, request->>'default_model') AS model
+    INTO session FROM sessions s CROSS JOIN LATERAL values_of_agent(s.id) AS agent WHERE s.id = target_session_id;
     IF session.workspace = 'sandbox' THEN
         folder := attachments_folder(target_session_id);
     END IF;
