@@ -7,6 +7,8 @@ from uuid import UUID
 from quarterdeck.conversations.runs.model import UsedAgent
 from tests.contract.agent_requests import begin_run, change_agent, new_agent, push
 from tests.contract.skill_requests import with_versions
+from tests.waiting_runs import approval, new_actions, wait_for
+from tests.workers import log_of
 from tests.world import World, error_of
 
 FIRST = {"model": "demo", "instructions": "First.", "tool_policy": {"add_note": "allow"}, "workspace": "none"}
@@ -184,6 +186,50 @@ async def test_a_run_keeps_its_version_in_later_attempts(world: World) -> None:
     query = "SELECT data->'agent' FROM session_events WHERE run_id = %s AND type = 'run.started' ORDER BY id"
     assert [row[0] for row in await world.fetch(query, run_id)] == [{"agent_id": agent_id, "version": 1}] * 2
     assert (await world.get(f"/v1/runs/{run_id}")).json()["agent"] == {"agent_id": agent_id, "version": 1}
+
+
+async def test_another_agent_does_not_touch_a_waiting_run(world: World) -> None:
+    """Its tools, tool policy and limits belong together. Other rules could allow what a person is being asked about."""
+    first = FIRST | {"tool_policy": {"add_note": "ask"}, "limits": {"run": {"max_tokens": 500}}}
+    agent_id, other_id = await new_agent(world, "Writer", first), await new_agent(world, "Reader", SECOND)
+    session = await created(world, agent={"agent_id": agent_id})
+    run_id = (await world.submit(session["id"])).json()["run_id"]
+    setup = (await begin_run(world, run_id)).setup
+    await wait_for(world, run_id)
+    await new_actions(world, session["id"], run_id, [approval()])
+    after = await changed(world, session, agent={"agent_id": other_id})
+    assert (after["instructions"], after["tool_policy"]) == ("Second.", {"add_note": "deny"})
+    assert (await stored(world, session))[2:] == ({"add_note": "ask"}, 500)
+    # Fields that are set on the session itself apply at once, as always.
+    await changed(world, session, agent={"agent_id": other_id}, tool_policy={"add_note": "allow"})
+    assert (await stored(world, session))[2:] == ({"add_note": "allow"}, 500)
+    await changed(world, session, inherit=["tool_policy"])
+    await world.execute("UPDATE runs SET state = 'queued', waiting_since = NULL WHERE id = %s", run_id)
+    lease = await begin_run(world, run_id)
+    assert (lease.setup, lease.setup.agent) == (setup, UsedAgent(UUID(agent_id), 1))
+    assert (await world.post(f"/v1/runs/{run_id}/cancel", None)).status_code == 200
+    # The next run has the other agent.
+    (_, setup) = await begun(world, session)
+    assert (setup.agent, setup.instructions) == (UsedAgent(UUID(other_id), 1), "Second.")
+    assert (await stored(world, session))[2:] == ({"add_note": "deny"}, 9)
+    # Without an agent, the values are the session's own and apply at once.
+    await push(world, other_id, FIRST)
+    await changed(world, session, agent=None)
+    assert (await stored(world, session))[2:] == ({"add_note": "allow"}, None)
+
+
+async def test_a_session_of_an_archived_agent_is_forked(world: World) -> None:
+    """A fork continues a session. The console makes one when a person edits a message."""
+    agent_id = await new_agent(world, "Writer", FIRST)
+    session = await created(world, agent={"agent_id": agent_id})
+    await world.submit(session["id"], "Hello.")
+    await change_agent(world, agent_id, archived=True)
+    for body in ({}, {"before_event_id": (await log_of(world, session["id"]))[0]["id"]}):
+        fork = await world.post(f"/v1/sessions/{session['id']}/fork", body)
+        assert fork.status_code == 201, fork.text
+        assert fork.json()["agent"]["agent_id"] == agent_id
+        assert (await begun(world, fork.json()))[1].agent == UsedAgent(UUID(agent_id), 1)
+    assert error_of(await world.post("/v1/sessions", {"agent": {"agent_id": agent_id}})) == (400, "invalid_request")
 
 
 async def test_the_fingerprint_of_a_body_without_an_agent_is_that_of_earlier_releases(world: World) -> None:

@@ -208,6 +208,7 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: discards.events_of(c, a.session, a.input)
     yield lambda c, a, b: discards.waits_in(c, a.session, InputEvent("input.accepted", 1, a.run, 1))
     yield lambda c, a, b: discards.withdraw(c, a.run, 1)
+    yield lambda c, a, b: discards.forget_words(c, a.session, InputEvent("input.accepted", 1, a.run, 1))
     yield lambda c, a, b: discards.end_of_run(c, a.session, InputEvent("input.consumed", 1, a.run, 1))
 
 

@@ -110,6 +110,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "runs/discards_store _WAITS_IN",
         "runs/discards_store _WITHDRAW",
         "runs/discards_store _END_OF_RUN",
+        "runs/discards_store _FORGET_WORDS",
         "sessions/forks_store _HAS_EVENT",
         "sessions/forks_store _ENTRIES",
         "sessions/forks_store _LAST_ANSWERS",

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import force_setattr
 
 from quarterdeck.agents.configuration import (
     AgentConfiguration,
@@ -20,16 +21,19 @@ from quarterdeck.agents.configuration import (
 )
 from quarterdeck.agents.model import ModelOptions
 from quarterdeck.core.actors import ActorBody
-from quarterdeck.core.text_types import Line, Moment
+from quarterdeck.core.text_types import Moment, Name, plain_name
 
 Number = Annotated[int, Meta(ge=1, le=2**31 - 1, extra_json_schema={"format": "int32"})]
 
 
 class CreateAgentBody(Struct, frozen=True):
-    name: Line
+    name: Name
     version: Annotated[
         AgentConfiguration | None, Meta(description="The first version. null: the agent has no version yet.")
     ] = None
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "name", plain_name(self.name))
 
 
 class AgentBody(Struct, frozen=True, kw_only=True):
@@ -57,11 +61,15 @@ class AgentPage(Struct, frozen=True):
 class ChangeAgentBody(Struct, frozen=True):
     """What is left out stays as it is."""
 
-    name: Line | UnsetType = UNSET
+    name: Name | UnsetType = UNSET
     default_version: Annotated[
         Number | UnsetType | None, Meta(description="A version that was pushed. null: follow the latest again.")
     ] = UNSET
     archived: bool | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        if self.name is not UNSET:
+            force_setattr(self, "name", plain_name(self.name))
 
 
 class AgentState(Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+from unicodedata import normalize
 from uuid import UUID
 
 from msgspec import Struct
@@ -34,7 +35,7 @@ class Listing(Struct, Generic[Item], frozen=True):
 
     def has_name(self, item: Item, wanted: str) -> bool:
         names = (self.name(item), self.other_name(item))
-        return wanted.casefold() in (name.casefold() for name in names if name is not None)
+        return _folded(wanted) in (_folded(name) for name in names if name is not None)
 
 
 class User(Struct, frozen=True):
@@ -160,6 +161,11 @@ def skill_name(found: Any) -> str:
 
 def run_name(run: Any) -> None:
     return None
+
+
+def _folded(name: str) -> str:
+    """Names are found in any case and in the spellings that the server takes for the same."""
+    return " ".join(normalize("NFC", name).split()).casefold()
 
 
 def users(client: "Client") -> Listing[Any]:

@@ -1,7 +1,9 @@
 """Types of text and time fields. Text excludes U+0000, which PostgreSQL cannot store in text or jsonb."""
 
+import re
 from datetime import datetime
 from typing import Annotated
+from unicodedata import normalize
 
 from msgspec import Meta
 
@@ -20,7 +22,43 @@ Line = Annotated[
     ),
 ]
 
+# Characters without a shape of their own: soft hyphen, fillers, zero-width characters, line separators, variation
+# selectors, tags and the like (Default_Ignorable_Code_Point of Unicode, U+2028, U+2029 and the empty Braille pattern).
+# For a class of a regular expression.
+HIDDEN = (
+    r"\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164"
+    r"\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+# And C0 and C1 controls, and the Arabic mark of direction.
+_UNSEEN = r"\u0000-\u001f\u007f-\u009f\u061c" + HIDDEN
+_SYMBOLS = r"\u00a9\u00ae\u203c\u2049\u2100-\u27bf\u2900-\u2bff\u3030\u303d\u3297\u3299" + "\U0001f000-\U0001faff"
+# Unseen parts of emoji.
+_IN_EMOJI = rf"(?<=[{_SYMBOLS}])\ufe0f|(?<=[0-9#*])\ufe0f(?=\u20e3)|(?<=[{_SYMBOLS}\ufe0f])\u200d(?=[{_SYMBOLS}])"
+_UNSEEN_CHARACTER = re.compile(rf"(?!{_IN_EMOJI})[{_UNSEEN}]")
+# Of things that are told apart by their names. The pattern is for the OpenAPI document: `plain_name` checks it, with a
+# message that says what is wrong.
+Name = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=MAX_LINE_LENGTH,
+        description="One line of text without control characters and others that cannot be seen. It is stored in the "
+        "Unicode form NFC, without blanks at its ends and with single blanks inside.",
+        extra_json_schema={"pattern": rf"^(?=[\s\S]*\S)(?:[^{_UNSEEN}]|{_IN_EMOJI})*(?![\s\S])"},
+    ),
+]
+
 Moment = Annotated[datetime, Meta(tz=True)]
+
+
+def plain_name(name: str) -> str:
+    """The one spelling of a `Name` that is stored. Raises ValueError, which msgspec reports as a fault of the body."""
+    if unseen := _UNSEEN_CHARACTER.search(name):
+        raise ValueError(f"name has a character that cannot be seen, U+{ord(unseen[0]):04X}")
+    if not name.strip():
+        raise ValueError("name is blank")
+    return " ".join(normalize("NFC", name).split())
 
 
 def storable(text: str) -> str:

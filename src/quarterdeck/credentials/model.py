@@ -5,9 +5,10 @@ from typing import Annotated, Protocol
 from uuid import UUID
 
 from msgspec import Meta, Struct
+from msgspec.structs import force_setattr
 
 from quarterdeck.core.actors import ActorBody
-from quarterdeck.core.text_types import Line, Moment
+from quarterdeck.core.text_types import Moment, Name, plain_name
 
 MIN_SECRET_CHARACTERS = 8
 # Of tokens. Secrets that are stored are shorter.
@@ -81,7 +82,7 @@ Kind = Annotated[
 
 
 class CreateCredentialBody(Struct, frozen=True, kw_only=True):
-    name: Line
+    name: Name
     kind: Kind
     secret: SecretText
     header: HeaderName | None = None
@@ -93,6 +94,9 @@ class CreateCredentialBody(Struct, frozen=True, kw_only=True):
     audience: Annotated[
         OAuthText | None, Meta(description="Kind `oauth_client_credentials` only: some servers require it.")
     ] = None
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "name", plain_name(self.name))
 
     def __repr__(self) -> str:
         return f"CreateCredentialBody(name={self.name!r}, kind={self.kind!r})"

@@ -5,17 +5,21 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import force_setattr
 
 from quarterdeck.blobs.model import Blob
 from quarterdeck.core.actors import ActorBody
-from quarterdeck.core.text_types import Line, Moment
+from quarterdeck.core.text_types import Moment, Name, plain_name
 
 Number = Annotated[int, Meta(ge=1, le=2**31 - 1, extra_json_schema={"format": "int32"})]
 Bytes = Annotated[int, Meta(ge=0, extra_json_schema={"format": "int64"})]
 
 
 class CreateSkillBody(Struct, frozen=True):
-    name: Line
+    name: Name
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "name", plain_name(self.name))
 
 
 class SkillBody(Struct, frozen=True):
@@ -43,11 +47,15 @@ class SkillPage(Struct, frozen=True):
 class ChangeSkillBody(Struct, frozen=True):
     """What is left out stays as it is."""
 
-    name: Line | UnsetType = UNSET
+    name: Name | UnsetType = UNSET
     default_version: Annotated[
         Number | UnsetType | None, Meta(description="A version that was pushed. null: follow the latest again.")
     ] = UNSET
     archived: bool | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        if self.name is not UNSET:
+            force_setattr(self, "name", plain_name(self.name))
 
 
 class SkillState(Struct, frozen=True):

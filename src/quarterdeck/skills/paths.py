@@ -11,6 +11,7 @@ from itertools import pairwise
 from unicodedata import normalize
 
 from quarterdeck.core.settings import BundleSettings
+from quarterdeck.core.text_types import HIDDEN
 from quarterdeck.skills.model import BundleError, shown
 
 ROOT = ""
@@ -19,12 +20,7 @@ _HERE = re.compile(r"(?:\./)*")
 _DRIVE = re.compile(r"[A-Za-z]:")
 # C0 and C1 control characters, and the marks that change the direction of text.
 _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-# Characters without a shape of their own: soft hyphen, fillers, zero-width characters, line separators, variation
-# selectors, tags and the like (Default_Ignorable_Code_Point of Unicode, U+2028, U+2029 and the empty Braille pattern).
-_HIDDEN = re.compile(
-    "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164"
-    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
+_HIDDEN = re.compile(f"[{HIDDEN}]")
 # Hidden characters that words and emoji need. Joiners stand between two characters that are not ASCII, as in Persian
 # words and in emoji of several people; an emoji selector stands after such a character or in a keycap.
 _JOINERS = re.compile(

@@ -2,18 +2,22 @@
 
 from uuid import UUID
 
+import msgspec
+
+from quarterdeck.auth.service import caller_of
 from quarterdeck.conversations.events import log as events
 from quarterdeck.conversations.events.model import EventType, NewEvent
 from quarterdeck.conversations.events.notifications import announce_events
 from quarterdeck.conversations.runs import discards_store as store
 from quarterdeck.conversations.runs import lifecycle
 from quarterdeck.core import errors
+from quarterdeck.core.actors import Caller, Principal
 from quarterdeck.db.database import Connection
 
 WITHDRAWN, DROPPED = "withdrawn", "dropped"
 
 
-async def discard(connection: Connection, session_id: UUID, workspace_id: UUID, input_id: UUID) -> str:
+async def discard(connection: Connection, session_id: UUID, principal: Principal, input_id: UUID) -> str:
     """Returns the reason that was logged. Part of the caller's transaction, which holds the session's lock."""
     found = {event.type: event for event in await store.events_of(connection, session_id, input_id)}
     accepted = found.get(EventType.INPUT_ACCEPTED)
@@ -22,27 +26,25 @@ async def discard(connection: Connection, session_id: UUID, workspace_id: UUID, 
     if EventType.INPUT_DISCARDED in found:
         raise errors.input_discarded()
     consumed = found.get(EventType.INPUT_CONSUMED)
+    actor = await caller_of(connection, principal)
     if consumed is None:
-        return await _withdraw(connection, session_id, workspace_id, input_id, accepted)
+        run_id = await store.waits_in(connection, session_id, accepted)
+        if run_id is None:
+            raise errors.input_in_use()
+        await _log(connection, session_id, run_id, input_id, WITHDRAWN, actor)
+        if await store.withdraw(connection, run_id, accepted.text_bytes):
+            await lifecycle.cancel(connection, run_id, session_id, principal.workspace_id)
+        return WITHDRAWN
     if await store.end_of_run(connection, session_id, consumed) != EventType.RUN_FAILED:
         raise errors.input_in_use()
-    await _log(connection, session_id, consumed.run_id, input_id, DROPPED)
+    await _log(connection, session_id, consumed.run_id, input_id, DROPPED, actor)
+    await store.forget_words(connection, session_id, accepted)
     return DROPPED
 
 
-async def _withdraw(
-    connection: Connection, session_id: UUID, workspace_id: UUID, input_id: UUID, accepted: store.InputEvent
-) -> str:
-    run_id = await store.waits_in(connection, session_id, accepted)
-    if run_id is None:
-        raise errors.input_in_use()
-    await _log(connection, session_id, run_id, input_id, WITHDRAWN)
-    if await store.withdraw(connection, run_id, accepted.text_bytes):
-        await lifecycle.cancel(connection, run_id, session_id, workspace_id)
-    return WITHDRAWN
-
-
-async def _log(connection: Connection, session_id: UUID, run_id: UUID, input_id: UUID, reason: str) -> None:
-    data = {"input_id": str(input_id), "reason": reason}
+async def _log(
+    connection: Connection, session_id: UUID, run_id: UUID, input_id: UUID, reason: str, actor: Caller
+) -> None:
+    data = {"input_id": str(input_id), "reason": reason, "actor": msgspec.to_builtins(actor)}
     await events.append(connection, session_id, run_id, [NewEvent(EventType.INPUT_DISCARDED, data)])
     await announce_events(connection, [session_id])

@@ -32,6 +32,8 @@ SELECT type FROM session_events
 WHERE session_id = %s AND id > %s AND run_id = %s AND type IN ('run.succeeded', 'run.failed', 'run.cancelled')
 ORDER BY id LIMIT 1
 """
+# A run had read the input, so the search found it.
+_FORGET_WORDS = "DELETE FROM conversation_words WHERE session_id = %s AND event_id = %s"
 _ALL_BYTES = 2**63 - 1
 
 
@@ -67,3 +69,8 @@ async def end_of_run(connection: Connection, session_id: UUID, consumed: InputEv
     """The type of the event that ended the run, as the log has it: the runs of a fork are only in its log."""
     row = await (await connection.execute(_END_OF_RUN, (session_id, consumed.id, consumed.run_id))).fetchone()
     return None if row is None else row[0]
+
+
+async def forget_words(connection: Connection, session_id: UUID, accepted: InputEvent) -> None:
+    """The search no longer finds the input."""
+    await connection.execute(_FORGET_WORDS, (session_id, accepted.id))

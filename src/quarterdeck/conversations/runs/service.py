@@ -197,7 +197,7 @@ async def discard_input(changes: Changes, call: Call[None], session_id: UUID, in
         await lock_session(connection, session_id)
         # Again: the session may have been deleted while this waited for its lock.
         await lookup(connection, principal)
-        reason = await discards.discard(connection, session_id, principal.workspace_id, input_id)
+        reason = await discards.discard(connection, session_id, principal, input_id)
         detail = {"input_id": str(input_id), "reason": reason}
         return Made(shown=None, kept=None, object_id=session_id, detail=detail)
 

@@ -12,6 +12,9 @@ from quarterdeck.agents.model import NO_OPTIONS
 from quarterdeck.conversations.sessions.model import ChangeSessionBody, CreateSessionBody, ListedSession, SessionBody
 from quarterdeck.core import errors
 
+# A run reads these from its session at each step. It has kept the other fields since it began.
+_USED_BY_ACTIVE_RUN = {ConfigurationField.LIMITS, ConfigurationField.TOOL_POLICY}
+
 
 def given_fields(body: CreateSessionBody | ChangeSessionBody) -> set[ConfigurationField]:
     return {field for field in ConfigurationField if getattr(body, field) is not UNSET}
@@ -58,13 +61,13 @@ def changed_overrides(session: SessionBody, change: ChangeSessionBody) -> list[C
 
 def stored(session: SessionBody, after: SessionBody, change: ChangeSessionBody) -> SessionBody:
     """The changed session as it is stored. `session`: as it is stored now. Fields that the change does not touch keep
-    what was stored, since the active run still uses some of it: the agent may have changed after the run began."""
-    if change.agent is not UNSET:
+    what was stored, since the active run still uses some of it: the agent may have changed after the run began. The
+    next run stores what the session has from its agent then."""
+    if change.agent is None:
         return after
-    touched = given_fields(change).union(change.inherit or ())
-    return replace(
-        after, **{field.value: getattr(session, field) for field in ConfigurationField if field not in touched}
-    )
+    kept = set(ConfigurationField) if change.agent is UNSET else _USED_BY_ACTIVE_RUN
+    kept = kept - given_fields(change).union(change.inherit or ())
+    return replace(after, **{field.value: getattr(session, field) for field in kept})
 
 
 def reference(session: SessionBody | ListedSession) -> AgentReference | None:

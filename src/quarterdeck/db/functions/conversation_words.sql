@@ -31,7 +31,12 @@ BEGIN
             -- The lock keeps the session from being deleted, so that no words are left behind.
             INSERT INTO conversation_words (session_id, event_id, words)
             SELECT event.session_id, event.id, words_of(s.workspace_id, event.data->>'text')
-            FROM sessions s WHERE s.id = event.session_id FOR KEY SHARE
+            FROM sessions s WHERE s.id = event.session_id AND NOT EXISTS (
+                -- LIKE: only then the index session_events_of_input is used.
+                SELECT FROM session_events d
+                WHERE d.session_id = event.session_id AND d.data->>'input_id' = event.data->>'input_id'
+                  AND d.type LIKE 'input.%' AND d.type = 'input.discarded'
+            ) FOR KEY SHARE
             ON CONFLICT DO NOTHING;
         END IF;
         stopped_early := clock_timestamp() - statement_timestamp() >= make_interval(secs => max_seconds);
