@@ -30,12 +30,12 @@ HIDDEN = (
     r"\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-# And C0 and C1 controls, and the Arabic mark of direction.
-_UNSEEN = r"\u0000-\u001f\u007f-\u009f\u061c" + HIDDEN
+_CONTROLS = r"\u0000-\u001f\u007f-\u009f"
 _SYMBOLS = r"\u00a9\u00ae\u203c\u2049\u2100-\u27bf\u2900-\u2bff\u3030\u303d\u3297\u3299" + "\U0001f000-\U0001faff"
 # Unseen parts of emoji.
 _IN_EMOJI = rf"(?<=[{_SYMBOLS}])\ufe0f|(?<=[0-9#*])\ufe0f(?=\u20e3)|(?<=[{_SYMBOLS}\ufe0f])\u200d(?=[{_SYMBOLS}])"
-_UNSEEN_CHARACTER = re.compile(rf"(?!{_IN_EMOJI})[{_UNSEEN}]")
+# U+061C marks a direction.
+_UNSEEN_CHARACTER = rf"(?!{_IN_EMOJI})[{_CONTROLS}\u061c{HIDDEN}]"
 # Of things that are told apart by their names. The pattern is for the OpenAPI document: `plain_name` checks it, with a
 # message that says what is wrong.
 Name = Annotated[
@@ -45,16 +45,20 @@ Name = Annotated[
         max_length=MAX_LINE_LENGTH,
         description="One line of text without control characters and others that cannot be seen. It is stored in the "
         "Unicode form NFC, without blanks at its ends and with single blanks inside.",
-        extra_json_schema={"pattern": rf"^(?=[\s\S]*\S)(?:[^{_UNSEEN}]|{_IN_EMOJI})*(?![\s\S])"},
+        extra_json_schema={
+            "pattern": rf"^(?!\s*(?![\s\S]))(?![\s\S]*{_UNSEEN_CHARACTER})[^{_CONTROLS}]*(?![\s\S])",
+        },
     ),
 ]
+
+_UNSEEN = re.compile(_UNSEEN_CHARACTER)
 
 Moment = Annotated[datetime, Meta(tz=True)]
 
 
 def plain_name(name: str) -> str:
     """The one spelling of a `Name` that is stored. Raises ValueError, which msgspec reports as a fault of the body."""
-    if unseen := _UNSEEN_CHARACTER.search(name):
+    if unseen := _UNSEEN.search(name):
         raise ValueError(f"name has a character that cannot be seen, U+{ord(unseen[0]):04X}")
     if not name.strip():
         raise ValueError("name is blank")
