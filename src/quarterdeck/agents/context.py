@@ -177,6 +177,15 @@ def _begins_exchange(turns: Sequence[Turn], at: int) -> bool:
     return at < len(turns) and _is_input(turns[at]) and not isinstance(turns[at - 1], UserTurn)
 
 
+def ends_exchange(turns: Sequence[Turn], at: int) -> bool:
+    """Whether this is an answer without calls that was not corrected."""
+    turn = turns[at]
+    if not isinstance(turn, AssistantTurn) or turn.tool_calls:
+        return False
+    following = turns[at + 1] if at + 1 < len(turns) else None
+    return not (isinstance(following, UserTurn) and following.origin is TurnOrigin.CORRECTION)
+
+
 def _is_input(turn: Turn) -> bool:
     return isinstance(turn, UserTurn) and turn.origin is TurnOrigin.INPUT
 

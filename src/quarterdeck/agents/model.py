@@ -56,6 +56,8 @@ class UserTurn(Struct, frozen=True):
     # Of the attachments, in their order. Empty until a request is prepared: see attachments.py.
     contents: tuple[Content, ...] = ()
     origin: TurnOrigin = TurnOrigin.INPUT
+    # Of an input, and of its copies by retries. None: unknown, treated as different from all others.
+    input_id: str | None = None
 
 
 class ToolCall(Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from uuid import UUID
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -146,9 +147,9 @@ class Agent:
         step = replace(step, turn=replace(step.turn, text=answer))
         return step, await self._output.mismatch(answer)
 
-    def check_corrections(self, turns: Sequence[Turn]) -> None:
-        """Raises ModelFailure if the model has been corrected often enough."""
-        if journal.corrections(turns) > self._settings.output_retries:
+    def check_corrections(self, turns: Sequence[Turn], run_id: UUID) -> None:
+        """Raises ModelFailure if the model has been corrected often enough in this run."""
+        if journal.corrections(turns, run_id) > self._settings.output_retries:
             raise ModelFailure(f"The answer does not match output_schema. {journal.mismatch_of(turns)}")
 
     def notices(self) -> list[NewEvent]:

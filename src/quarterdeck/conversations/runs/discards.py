@@ -27,6 +27,11 @@ async def discard(connection: Connection, session_id: UUID, workspace_id: UUID, 
     if await store.end_of_run(connection, session_id, consumed) != EventType.RUN_FAILED:
         raise errors.input_in_use()
     await _log(connection, session_id, consumed.run_id, input_id, DROPPED)
+    # Of an input and its copies by retries, the model sees one: if this copy goes, it must not see an earlier one.
+    for original_id in await store.repeated_by(connection, session_id, accepted.id):
+        earlier = {event.type: event for event in await store.events_of(connection, session_id, original_id)}
+        if EventType.INPUT_CONSUMED in earlier and EventType.INPUT_DISCARDED not in earlier:
+            await _log(connection, session_id, earlier[EventType.INPUT_CONSUMED].run_id, original_id, DROPPED)
     return DROPPED
 
 

@@ -209,7 +209,8 @@ class Entry(Struct, frozen=True):
     type: str
     data: dict[str, Any]
     record: Any
-    # Of a consumed input. Of a summary: not None if turns after it were not read.
+    # Of a consumed input. Of a summary: not None if turns after it were not read. Of a result: not None if the model
+    # does not get it.
     text: str | None = None
 
 
@@ -219,6 +220,8 @@ class Input(Struct, frozen=True):
     id: str
     text: str
     attachments: tuple[Attachment, ...] = ()
+    # The input that a retry has repeated. None: it was sent by a caller.
+    copy_of: str | None = None
 
     @property
     def text_bytes(self) -> int:

@@ -7,7 +7,7 @@
 -- Dropped first: in earlier releases it returned fewer columns. Their processes name the columns that they read.
 DROP FUNCTION IF EXISTS waiting_inputs(uuid, bigint, integer);
 CREATE FUNCTION waiting_inputs(target_run_id uuid, budget_bytes bigint, overhead_bytes integer)
-RETURNS TABLE (event_id bigint, input_id text, content text, attachments jsonb)
+RETURNS TABLE (event_id bigint, input_id text, content text, attachments jsonb, copy_of text)
 LANGUAGE plpgsql STABLE
 -- As in submit_inputs(): no plans from the time when the tables were nearly empty.
 SET enable_seqscan = off
@@ -37,6 +37,7 @@ BEGIN
         );
         content := event.data->>'text';
         attachments := event.data->'attachments';
+        copy_of := event.data->>'copy_of';
         used_bytes := used_bytes + octet_length(content) + overhead_bytes;
         RETURN NEXT;
     END LOOP;
@@ -68,10 +69,11 @@ $$;
 -- before it was discarded since. If the budget is used up before the summary is met, it is the last row, and its `content`
 -- is 'unread'.
 --
--- Not returned are discarded inputs, and what a run with `unanswered_left_out` consumed after its last answer. They
--- use nothing of the budget. If there are any, the last row has the type 'left_out' and their number as `data`.
+-- Not returned are discarded inputs, and those that a run with `unanswered_left_out` consumed after its last answer. They
+-- use nothing of the budget. If there are any, the last row has the type 'left_out' and their number as `data`. The results
+-- after the last answer of such a run are returned without their text, and with 'left_out' as `content`.
 --
--- `content` is the text of a consumed input, and its attachments are added to `data`. Both are in the event
+-- `content` is the text of a consumed input. Its attachments and `copy_of` are added to `data`. They are in the event
 -- input.accepted, which input_event_id names. In rows of earlier releases it is NULL: there the event is searched. Inputs
 -- are consumed in the order in which they were accepted, so the search goes on where the last one ended.
 CREATE OR REPLACE FUNCTION read_conversation(
@@ -97,7 +99,8 @@ DECLARE
     -- The run of which no answer was met yet, if its unanswered turns are left out.
     left_out_run uuid;
     left_out_turns integer := 0;
-    attachments jsonb;
+    accepted jsonb;
+    is_left_out boolean;
     event record;
     -- Of the summary that was met: how many answers before it are still to come.
     answers_left integer;
@@ -144,14 +147,15 @@ BEGIN
             left_out_run := NULL;
         END IF;
         -- A fork marks in `record` what its origin leaves out.
-        IF event.type IN ('input.consumed', 'tool.result') AND (
-            event.run_id = left_out_run OR event.record IS NOT NULL
+        is_left_out := event.type IN ('input.consumed', 'tool.result') AND (
+            coalesce(event.run_id = left_out_run, false) OR event.record IS NOT NULL
             OR (event.type = 'input.consumed' AND EXISTS (
                 SELECT FROM session_events d
                 WHERE d.session_id = target_session_id AND d.data->>'input_id' = event.data->>'input_id'
                   AND d.type LIKE 'input.%' AND d.type = 'input.discarded'
             ))
-        ) THEN
+        );
+        IF is_left_out AND event.type = 'input.consumed' THEN
             left_out_turns := left_out_turns + 1;
             CONTINUE;
         END IF;
@@ -189,12 +193,13 @@ BEGIN
                     WHERE a.data->>'input_id' = event.data->>'input_id' LIMIT 1;
                     accepted_before := coalesce(accepted_before, 0);
                 END IF;
-                SELECT a.data->>'text', a.data->'attachments' INTO content, attachments FROM session_events a
+                SELECT a.data INTO accepted FROM session_events a
                 WHERE a.session_id = target_session_id AND a.id = coalesce(event.input_event_id, accepted_before);
+                content := accepted->>'text';
                 CONTINUE WHEN content IS NULL;
-                IF attachments IS NOT NULL THEN
-                    data := data || jsonb_build_object('attachments', attachments);
-                END IF;
+                data := data || jsonb_strip_nulls(
+                    jsonb_build_object('attachments', accepted->'attachments', 'copy_of', accepted->'copy_of')
+                );
                 used_bytes := used_bytes + octet_length(content);
                 has_input := true;
             WHEN 'message' THEN
@@ -203,7 +208,13 @@ BEGIN
                 in_step := false;
                 answers_left := answers_left - 1;
             WHEN 'tool.result' THEN
-                used_bytes := used_bytes + octet_length(event.data->>'text');
+                IF is_left_out THEN
+                    data := data - 'text' - 'images';
+                    record := NULL;
+                    content := 'left_out';
+                ELSE
+                    used_bytes := used_bytes + octet_length(event.data->>'text');
+                END IF;
                 in_step := true;
             ELSE
                 -- A call: the record of its message contains it. Or the start of a call.
