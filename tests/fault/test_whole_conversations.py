@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from quarterdeck.agents.context import CUT, estimate_tokens
 from quarterdeck.blobs.blob_store import open_blob_store
 from quarterdeck.core.settings import DatabaseSettings, Settings
 from quarterdeck.db.database import Database
@@ -335,3 +336,27 @@ async def test_forks_of_a_retried_conversation_show_each_input_once(world: World
     assert (await world.delete(f"/v1/sessions/{session_id}/inputs/{original}")).status_code == 204
     await talk(world, session_id, "last")
     assert sorted(stand_in.texts("forked")[-1]) == ["(an earlier message was removed)", "last", "task"]
+
+
+async def test_a_steered_input_leaves_the_task_and_its_results(world: World, stand_in: StandIn) -> None:
+    """Seven results that together exceed the context: what must go is cut inside of them."""
+    model = "large"
+    session_id = await new_session(world, model)
+    stand_in.replies[model] = [streams(OPENAI.text("Hello.")), calls("Let me see.", *["look_up"] * 7)]
+    await talk(world, session_id, "greeting")
+    run_id = await start(world, session_id, "task")
+    actions = await open_actions(world, run_id, 7)
+    assert (await world.submit(session_id, "Please answer in French.")).json()["outcome"] == "steered"
+    for number, action in enumerate(actions):
+        await resolve(world, action, result=f"begin {number} " + "x" * 4000 + f" end {number}")
+    assert (await ended(world, run_id))["state"] == "succeeded"
+    request = stand_in.asked[model][2]
+    assert roles(request) == ["user", "assistant", *["tool"] * 7, "user"]
+    assert (request[0]["content"], request[-1]["content"]) == ("task", "Please answer in French.")
+    for number, result in enumerate(results(request)):
+        assert result.startswith(f"begin {number} ")
+        assert CUT in result
+        assert result.endswith(f" end {number}")
+    assert sum(estimate_tokens(str(message["content"])) for message in request) < CONTEXT_TOKENS
+    [trimmed] = [entry["data"] for entry in await log_of(world, session_id) if entry["type"] == "context.trimmed"]
+    assert trimmed == {"dropped_turns": 2, "cut_turns": 7}

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import msgspec
 
-from quarterdeck.agents.context import ends_exchange
+from quarterdeck.agents.context import cut_result, ends_exchange
 from quarterdeck.agents.model import (
     AssistantTurn,
     ResultImage,
@@ -23,7 +23,7 @@ from quarterdeck.agents.model import (
 )
 from quarterdeck.agents.summary import summary_turn
 from quarterdeck.conversations.events.model import EventType, NewEvent
-from quarterdeck.conversations.runs.model import Entry, attachments_of
+from quarterdeck.conversations.runs.model import RESULT_CUT, RESULT_LEFT_OUT, Entry, attachments_of
 
 MODEL, TOOLS, END = "model", "tools", "end"
 
@@ -95,13 +95,13 @@ def turns_of(log: Iterable[Entry], run_id: UUID) -> list[Turn]:
                 turns += [answer, *_correction(data.get("mismatch"), entry.run_id)]
             case EventType.TOOL_CALL if answer is not None:
                 answer.tool_calls.append(ToolCall(data["call_id"], data["name"], data["arguments"]))
-            case EventType.TOOL_RESULT if answer is not None and entry.text is not None:
+            case EventType.TOOL_RESULT if answer is not None and entry.text == RESULT_LEFT_OUT:
                 add_result(turns, ToolResult(data["call_id"], data["name"], _LEFT_OUT))
             case EventType.TOOL_RESULT if answer is not None:
                 images = msgspec.convert(data.get("images", ()), tuple[ResultImage, ...])
                 is_error = data.get("is_error", False)
                 result = ToolResult(data["call_id"], data["name"], data["text"], images, is_error=is_error)
-                add_result(turns, result)
+                add_result(turns, cut_result(result) if entry.text == RESULT_CUT else result)
             case EventType.TOOL_STARTED | EventType.ACTION_REQUIRED:
                 begun.add(data["call_id"])
             case EventType.CONTEXT_COMPACTED:

@@ -297,7 +297,9 @@ export class Conversation {
   }
 
   #contextTrimmed(event) {
-    this.#note(event, `${pluralize(event.data.dropped_turns ?? 0, "earlier turn")} removed to fit the model's context.`);
+    const { dropped_turns: dropped = 0, cut_turns: cut = 0 } = event.data;
+    if (dropped > 0 || cut === 0) this.#note(event, `${pluralize(dropped, "earlier turn")} removed to fit the model's context.`);
+    if (cut > 0) this.#note(event, `${pluralize(cut, "text")} cut to fit the model's context.`);
   }
 
   #contextCompacted(event) {
