@@ -70,8 +70,8 @@ def kinds(turns: list[Turn]) -> list[str]:
 
 def answer(text: str, *call_ids: str, recorded: tuple[str, ...] | None = None) -> AssistantTurn:
     """`recorded`: the ids of the calls in the provider's record."""
-    parts = [TextPart(text), *(ToolCallPart("t", "{}", call_id) for call_id in recorded or ())]
-    record = None if recorded is None else to_turn(ModelResponse(parts), "openai:m").record
+    calls = [ToolCallPart("t", "{}", call_id) for call_id in recorded or ()]
+    record = None if recorded is None else to_turn(ModelResponse([TextPart(text), *calls]), "openai:m").record
     return AssistantTurn(text, [ToolCall(call_id, "t", {}) for call_id in call_ids], record)
 
 

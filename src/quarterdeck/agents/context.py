@@ -108,7 +108,7 @@ def _cut_older_results(turns: list[Turn], left_tokens: int) -> int:
         if left_tokens >= 0:
             break
         before = turn_tokens(turns[at])
-        turns[at] = cut_result(turns[at])
+        turns[at] = _as_seen(turns[at])
         left_tokens += before - turn_tokens(turns[at])
     return left_tokens
 
@@ -124,11 +124,15 @@ def _cut_last_results(turns: list[Turn], left_tokens: int, min_tokens: int) -> i
     return left_tokens + before - sum(map(turn_tokens, cut))
 
 
-def cut_result(turn: Turn) -> Turn:
-    """A result that the model has seen, when the exchange is too long. Other turns stay."""
-    if not isinstance(turn, ToolResult) or _bytes(turn.content) <= _MIN_CUT_BYTES:
-        return turn
-    return _with_text(turn, cut_middle(turn.content, _MIN_CUT_BYTES))
+def cut_result(result: ToolResult) -> ToolResult:
+    """One that the model has seen, when the exchange is too long."""
+    if _bytes(result.content) <= _MIN_CUT_BYTES:
+        return result
+    return msgspec.structs.replace(result, content=cut_middle(result.content, _MIN_CUT_BYTES), is_cut=True)
+
+
+def _as_seen(turn: Turn) -> Turn:
+    return cut_result(turn) if isinstance(turn, ToolResult) else turn
 
 
 def _last_answer(turns: Sequence[Turn]) -> int:
@@ -147,14 +151,14 @@ def newest_turns(turns: Sequence[Turn], max_tokens: int) -> list[Turn]:
         left_tokens -= turn_tokens(turns[at])
     start = _newest_exchange(turns)
     last = at + _last_answer(turns[at:])
-    step_tokens = max_tokens - sum(turn_tokens(cut_result(turn)) for turn in turns[max(at, start) : last])
+    step_tokens = max_tokens - sum(turn_tokens(_as_seen(turn)) for turn in turns[max(at, start) : last])
     input_tokens = max_tokens - sum(turn_tokens(turn) for turn in turns[max(at, start) :] if _is_input(turn))
     protected = _task_and_newest(turns[start:])
     kept: list[Turn] = []
     for begin, end in reversed(_spans(turns[start:at])):
         has_room = step_tokens > 0
         for place in range(start + end - 1, start + begin - 1, -1):
-            turn = cut_result(turns[place])
+            turn = _as_seen(turns[place])
             step_tokens -= turn_tokens(turn)
             if not _is_input(turn):
                 kept += [turn] * has_room
