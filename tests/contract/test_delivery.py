@@ -360,10 +360,11 @@ async def test_retry_repeats_the_inputs_of_a_failed_or_cancelled_run(runs: Runs)
     ]
     sources = [one["data"]["retried_from"] for one in entries if "retried_from" in one["data"]]
     assert sources == [first, first, successor, successor, pending]
-    left_out = await world.fetch(
-        "SELECT id::text FROM runs WHERE unanswered_left_out AND session_id = %s", runs.session_id
-    )
-    assert {run_id for (run_id,) in left_out} == {first, successor, pending}
+    accepted = [one["data"] for one in entries if one["type"] == "input.accepted"]
+    texts = {data["input_id"]: data["text"] for data in accepted}
+    copies = [data for data in accepted if "copy_of" in data]
+    assert [texts[data["copy_of"]] for data in copies] == [data["text"] for data in copies]
+    assert len(copies) == len(sources)
     audited = (await world.get("/v1/audit-events?action=retry_run&order=asc")).json()["items"]
     assert [(one["object_id"], one["detail"]["retried_from"]) for one in audited] == [
         (retried, first),

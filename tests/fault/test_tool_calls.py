@@ -113,6 +113,19 @@ async def test_several_calls_wait_together(world: World) -> None:
     assert denied == "Denied: the policy of this session does not allow this tool."
 
 
+@pytest.mark.parametrize("rule", ["deny", "ask"])
+@pytest.mark.usefixtures("worker")
+async def test_a_result_counts_that_arrives_after_the_policy_has_changed(world: World, rule: str) -> None:
+    session_id = await new_session(world, client_tools=[LOOKUP])
+    run_id = await start(world, session_id, 'call: crm_lookup {"id": 7}')
+    [action] = await open_actions(world, run_id)
+    policy = {"tool_policy": {"crm_lookup": rule}}
+    assert (await world.patch(f"/v1/sessions/{session_id}", policy)).status_code == 200
+    await resolve(world, action, result="Ada")
+    await succeeded(world, run_id)
+    assert await results_of(world, session_id) == {"crm_lookup": "Ada"}
+
+
 @pytest.mark.long
 @pytest.mark.usefixtures("worker")
 async def test_a_waiting_run_is_the_active_run(world: World) -> None:

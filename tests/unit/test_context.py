@@ -1,6 +1,7 @@
 """Which turns reach the model: the newest that fit, calls with their results, long texts cut in the middle."""
 
 import time
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,8 @@ from quarterdeck.agents.context import (
     NO_RESULT,
     Split,
     cut_middle,
+    cut_result,
+    ends_exchange,
     estimate_tokens,
     fit_turns,
     newest_turns,
@@ -89,9 +92,43 @@ def test_oldest_steps_of_a_long_run_are_dropped() -> None:
     assert dropped == 16
 
 
-def test_steering_input_is_kept_longest() -> None:
+def test_a_steered_input_begins_no_exchange() -> None:
+    """The task and everything since the last answer stay. The result that the model has not seen is cut."""
     turns: list[Turn] = [user("a"), said("", "1"), result("1", "x" * 4000), user("steer")]
-    assert fit_turns(turns, 200, "") == ([user("steer")], 3)
+    kept, dropped = fit_turns([user("old"), said("answer"), *turns], 200, "")
+    assert dropped == 2
+    assert [kept[0], kept[1], kept[3]] == [turns[0], turns[1], turns[3]]
+    assert isinstance(kept[2], ToolResult)
+    assert CUT in kept[2].content
+    assert [turn.is_cut for turn in kept] == [False, False, True, False]
+
+
+def test_results_are_cut_before_steps_are_dropped() -> None:
+    """The oldest first, and those that the model has not seen last. Inputs outlast the steps between them."""
+    steps = [(said("", str(n)), result(str(n), "x" * 4000)) for n in range(4)]
+    turns: list[Turn] = [user("task"), *steps[0], user("steer"), *(turn for step in steps[1:] for turn in step)]
+    for context_tokens, cut, dropped in ((4100, 1, 0), (3000, 2, 0), (2000, 3, 0), (1200, 4, 0), (300, 1, 6)):
+        kept, count = fit_turns(turns, context_tokens, "")
+        assert count == dropped
+        assert tokens(kept) <= context_tokens
+        assert [turn.is_cut for turn in kept if isinstance(turn, ToolResult)] == [True] * cut + [False] * (
+            4 - dropped // 2 - cut
+        )
+        assert [turn for turn in kept if isinstance(turn, UserTurn)] == [user("task"), user("steer")]
+
+
+def test_the_task_of_the_newest_run_outlasts_other_inputs() -> None:
+    runs = [UUID(int=number) for number in range(2)]
+    turns: list[Turn] = [UserTurn(f"{number} " + "x" * 400, runs[number // 3]) for number in range(6)]
+    kept, dropped = fit_turns(turns, 250, "")
+    assert (kept, dropped) == ([turns[3], turns[5]], 4)
+
+
+def test_an_exchange_ends_with_an_answer_that_was_not_corrected() -> None:
+    correction = UserTurn("wrong", origin=TurnOrigin.CORRECTION)
+    turns: list[Turn] = [user("a"), said("b"), correction, said("c"), user("d"), said("", "1"), result("1"), user("e")]
+    assert [ends_exchange(turns, at) for at in range(4)] == [False, False, False, True]
+    assert fit_turns(turns, tokens(turns) - 1, "") == (turns[4:], 4)
 
 
 def test_an_input_too_long_is_cut_in_the_middle() -> None:
@@ -189,17 +226,29 @@ def test_calls_have_results_and_the_newest_input_stays(turns: list[Turn], budget
     left = [turn for turn in kept if isinstance(turn, UserTurn)]
     if inputs:
         assert left[-1].text[:50] == inputs[-1].text[:50]
-    assert tokens(kept) <= budget or not any(isinstance(turn, UserTurn) for turn in kept[1:])
+    if tokens(kept) > budget:
+        # The last step, the newest input and the first one of its run are left.
+        assert len(left) <= 2
+        assert sum(isinstance(turn, AssistantTurn) for turn in kept) <= 1
+    if inputs:
+        start = max((at for at in range(1, len(turns)) if ends_exchange(turns, at - 1)), default=0)
+        task = next((turn for turn in turns[start:] if isinstance(turn, UserTurn)), None)
+        assert task is None or any(turn.text[:50] == task.text[:50] for turn in left), "the task stays"
 
 
 def test_the_newest_turns_are_whole_steps_and_the_newest_input() -> None:
     turns: list[Turn] = [user("old"), user("task"), said("a", "1", "2"), result("1"), result("2"), said("b", "3")]
     turns.append(result("3"))
     assert newest_turns(turns, tokens(turns)) == turns
-    assert newest_turns(turns, 1) == [user("task"), *turns[-2:]]
-    assert newest_turns(turns, tokens(turns[-2:]) + 1) == turns[1:]
-    assert newest_turns([*turns, user("new")], 1) == [user("new")]
+    assert newest_turns([*turns, said("answer"), user("new")], 1) == [user("new")]
     assert newest_turns([], 1) == []
+    assert newest_turns([*turns, user("new")], 1) == [user("old"), *turns[-2:], user("new")], "the task stays"
+    steps = [turn for n in range(9) for turn in (said("", str(n)), result(str(n), f"{n}" * 4000))]
+    kept = newest_turns([user("task"), *steps], 1200)
+    assert kept[0] == user("task")
+    assert kept[-4:] == steps[-4:], "whole"
+    assert [turn.is_cut for turn in kept[1:-4] if isinstance(turn, ToolResult)] == [True] * ((len(kept) - 5) // 2)
+    assert 1200 < tokens([cut_result(turn) if isinstance(turn, ToolResult) else turn for turn in kept[1:-2]]) < 1600
 
 
 @st.composite

@@ -35,7 +35,9 @@ def test_the_configuration_of_an_mcp_client() -> None:
     assert server["headers"]["Authorization"].startswith("Bearer qd_")
 
 
-def test_a_summary() -> None:
-    (text,) = texts_of(blocks_of("docs/models.md", "json"))
+def test_what_the_log_says_about_the_context() -> None:
+    summary, trimmed = texts_of(blocks_of("docs/models.md", "json"))
     event = compaction_entry("…", dropped_turns=42, kept_answers=3)
-    assert json.loads(text) == {"type": event.type, "data": event.data}
+    assert json.loads(summary) == {"type": event.type, "data": event.data}
+    # tests/fault/test_whole_conversations.py has this event.
+    assert json.loads(trimmed) == {"type": "context.trimmed", "data": {"dropped_turns": 2, "cut_turns": 7}}

@@ -13,6 +13,7 @@ from quarterdeck.worker.journal import (
     MODEL,
     TOOLS,
     add_result,
+    corrections,
     entries_of,
     entry_of,
     next_step,
@@ -29,6 +30,12 @@ def entry(type_: str, run_id: UUID = RUN, record: Any = None, **data: Any) -> En
 
 def consumed(name: str, run_id: UUID = RUN) -> Entry:
     return Entry(run_id, "input.consumed", {"input_id": name, "step": 1}, None, f"text of {name}")
+
+
+def copied(name: str, original: str, run_id: UUID) -> Entry:
+    """A copy that a retry has made."""
+    data = {"input_id": name, "step": 1, "copy_of": original}
+    return Entry(run_id, "input.consumed", data, None, f"text of {name}")
 
 
 def said(text: str, run_id: UUID = RUN) -> Entry:
@@ -110,7 +117,7 @@ def test_entries_are_read_as_written() -> None:
     ]
     written: list[NewEvent] = [*entries_of(Step(turn, 1, 2)), *map(entry_of, results)]
     log = [*START, *(Entry(RUN, event.type, event.data, event.record) for event in written)]
-    assert turns_of(log, RUN) == [UserTurn("text of i", RUN), turn, *results]
+    assert turns_of(log, RUN) == [UserTurn("text of i", RUN, input_id="i"), turn, *results]
     assert "images" not in written[-2].data
 
 
@@ -148,3 +155,70 @@ def test_of_calls_with_one_id_the_first_is_open() -> None:
     assert open_calls(turns) == [first]
     turns.append(ToolResult("1", "t", "done"))
     assert open_calls(turns) == []
+
+
+FIRST, SECOND, THIRD = uuid4(), uuid4(), uuid4()
+FAILED_RUN = [consumed("i", FIRST), said("a", FIRST), called("1", FIRST), result("1")]
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        # The exchange of the failed run goes on.
+        ([consumed("i", FIRST), copied("c", "i", SECOND)], ["i"]),
+        ([*FAILED_RUN, copied("c", "i", SECOND)], ["i", "a[1]", "=1"]),
+        ([*FAILED_RUN[:3], copied("c", "i", SECOND)], ["i", "a[1]", "=1"]),
+        ([*FAILED_RUN, copied("c", "i", SECOND), said("b", SECOND)], ["i", "a[1]", "=1", "b[]"]),
+        # A retry of the retry, or of the first run again.
+        ([*FAILED_RUN, copied("c", "i", SECOND), copied("d", "i", THIRD)], ["i", "a[1]", "=1"]),
+        # Inputs of one retry that are consumed before different steps.
+        (
+            [consumed("i", FIRST), consumed("j", FIRST), copied("c", "i", SECOND), said("b"), copied("d", "j", SECOND)],
+            ["i", "j", "b[]"],
+        ),
+        # A run that had answered and was steered.
+        (
+            [
+                consumed("i", FIRST),
+                said("a", FIRST),
+                consumed("j", FIRST),
+                copied("c", "i", RUN),
+                copied("d", "j", RUN),
+            ],
+            ["i", "a[]", "j"],
+        ),
+        # Its input was never consumed, has expired, or is not read.
+        ([*FAILED_RUN, copied("c", "i", SECOND), copied("k", "j", SECOND)], ["i", "a[1]", "=1", "k"]),
+        ([copied("c", "i", SECOND), copied("d", "i", THIRD)], ["c"]),
+        # The session has got another answer since.
+        (
+            [*FAILED_RUN, consumed("j"), said("b"), copied("c", "i", SECOND)],
+            ["a[1]", "=1", "j", "b[]", "c"],
+        ),
+        (
+            [consumed("h", FIRST), *FAILED_RUN, said("b"), copied("c", "h", SECOND), copied("d", "i", SECOND)],
+            ["a[1]", "=1", "b[]", "c", "d"],
+        ),
+        (
+            [consumed("i", FIRST), said("b"), copied("c", "i", SECOND), said("d"), copied("e", "i", THIRD), said("f")],
+            ["b[]", "d[]", "e", "f[]"],
+        ),
+        ([consumed("i", FIRST), said("b"), consumed("j"), copied("c", "i", THIRD)], ["b[]", "j", "c"]),
+    ],
+)
+def test_an_input_that_was_retried_is_shown_once(log: list[Entry], expected: list[str]) -> None:
+    assert shape(turns_of(log, THIRD)) == expected
+
+
+def test_a_corrected_answer_ends_no_exchange() -> None:
+    wrong = entry("message", FIRST, role="assistant", text="a", mismatch="It is not JSON.")
+    turns = turns_of([consumed("i", FIRST), wrong, copied("c", "i", SECOND)], SECOND)
+    assert [type(turn) for turn in turns] == [UserTurn, AssistantTurn, UserTurn]
+    assert (corrections(turns, FIRST), corrections(turns, SECOND)) == (1, 0)
+
+
+def test_a_result_that_was_refused_is_said_to_be_left_out() -> None:
+    left_out = Entry(FIRST, "tool.result", {"call_id": "1", "name": "tool"}, None, "left_out")
+    *_, placeholder, _ = turns_of([*FAILED_RUN[:3], left_out, consumed("j")], RUN)
+    assert isinstance(placeholder, ToolResult)
+    assert "left out" in placeholder.content

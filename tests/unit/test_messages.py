@@ -1,7 +1,7 @@
 """Turns as messages of providers, and back: what models write may be nested without end."""
 
 import pytest
-from pydantic_ai.messages import BinaryContent, ModelResponse, ToolCallPart, ToolReturnPart
+from pydantic_ai.messages import BinaryContent, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 
 from quarterdeck.agents.attachments import wanted, with_contents, with_selection
 from quarterdeck.agents.context import turn_tokens
@@ -59,3 +59,35 @@ def test_images_of_results() -> None:
     assert result_sent("deepseek:m", {"ab": b"png!"}) == f"{left_out}You cannot be shown this kind of file.]"
     assert result_sent("openai:m", {}) == f"{left_out}Its content could not be read.]"
     assert str(result_sent("openai:m", {"ab": b"png!"}, ModelSettings(attachment_bytes=3))).startswith(left_out)
+
+
+def kinds(turns: list[Turn]) -> list[str]:
+    """Of the messages: the kinds of their parts."""
+    return [
+        ",".join(part.part_kind for part in message.parts) for message in to_messages(turns, "Be brief.", "openai:m")
+    ]
+
+
+def answer(text: str, *call_ids: str, recorded: tuple[str, ...] | None = None) -> AssistantTurn:
+    """`recorded`: the ids of the calls in the provider's record."""
+    calls = [ToolCallPart("t", "{}", call_id) for call_id in recorded or ()]
+    record = None if recorded is None else to_turn(ModelResponse([TextPart(text), *calls]), "openai:m").record
+    return AssistantTurn(text, [ToolCall(call_id, "t", {}) for call_id in call_ids], record)
+
+
+def test_requests_and_answers_alternate() -> None:
+    """Whatever was left out between them."""
+    user = UserTurn("a")
+    assert kinds([user, answer(""), user, answer(" "), user]) == ["user-prompt"]
+    assert kinds([user, answer("", recorded=()), user]) == ["user-prompt"]
+    assert kinds([answer("x"), answer("y"), user]) == ["user-prompt", "text"] * 2 + ["user-prompt"]
+    assert kinds([user, answer("x", "1"), answer("y")])[:3] == ["user-prompt", "text,tool-call", "tool-return"]
+    assert kinds([]) == []
+
+
+@pytest.mark.parametrize("left", [(), ("1",), ("1", "2")])
+def test_calls_of_an_answer_that_were_cut_off_are_not_sent(left: tuple[str, ...]) -> None:
+    """A fork may end between them. The record of the provider still has them."""
+    sent = kinds([UserTurn("a"), answer("x", *left, recorded=("1", "2")), UserTurn("b")])
+    results = "tool-return," * len(left)
+    assert sent == ["user-prompt", "text" + ",tool-call" * len(left), f"{results}user-prompt"]

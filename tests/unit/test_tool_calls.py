@@ -132,6 +132,25 @@ def test_a_call_of_the_callers_tool(rule: ToolRule, actions: tuple[CallAction, .
 
 
 @pytest.mark.parametrize("rule", ToolRule)
+@pytest.mark.parametrize("tool", ["clients", "none"])
+@pytest.mark.parametrize(
+    ("actions", "expected"),
+    [
+        ((action(TOOL_RESULT, result="done"),), "done"),
+        ((action(TOOL_RESULT, result="no such row", is_error=True),), "Error: no such row"),
+        ((ALLOWED, action(TOOL_RESULT, result="done")), "done"),
+        ((EDITED, action(TOOL_RESULT, result="done")), 'Called with changed arguments: {"b":2}\n\ndone'),
+        # The caller was asked and may have carried out the call.
+        ((action(TOOL_RESULT),), "Error: nobody answered this call in time."),
+    ],
+)
+def test_the_callers_result_counts_whatever_the_policy_says_now(
+    rule: ToolRule, tool: str, actions: tuple[CallAction, ...], expected: str
+) -> None:
+    assert brief(outcome(TOOLS[tool], rule, *actions)) == expected
+
+
+@pytest.mark.parametrize("rule", ToolRule)
 @pytest.mark.parametrize("tool", ["writes", "none"])
 @pytest.mark.parametrize(
     ("actions", "tell", "expected"),

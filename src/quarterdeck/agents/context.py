@@ -5,8 +5,8 @@ other scripts closer than an estimate by characters.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
-from itertools import pairwise, takewhile
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import msgspec
 from msgspec import Struct
@@ -66,9 +66,10 @@ def with_results(turns: Sequence[Turn]) -> list[Turn]:
 def fit_turns(turns: Sequence[Turn], context_tokens: int, instructions: str) -> tuple[list[Turn], int]:
     """The newest turns that fit into the context, and the number of dropped turns.
 
-    The oldest exchanges (inputs with everything that followed them) are dropped first, then the oldest steps of the
-    newest exchange. The newest input and everything from the last step on stay, with long texts cut in the middle. A
-    summary of earlier turns stays too.
+    The oldest exchanges (inputs with everything up to the answer without calls) are dropped first. The newest exchange
+    stays as long as it can: texts of results are cut in the middle, the oldest first. Only then are its oldest steps
+    dropped, and inputs between the first and the newest one. The last step stays, with long texts cut. A summary of
+    earlier turns stays too.
     """
     if is_summary(turns):
         rest, dropped = fit_turns(turns[1:], context_tokens - turn_tokens(turns[0]), instructions)
@@ -79,35 +80,92 @@ def fit_turns(turns: Sequence[Turn], context_tokens: int, instructions: str) -> 
     kept = with_results(turns[first_kept:])
     before = first_kept + len(kept)
     left = budget_tokens - sum(map(turn_tokens, kept))
-    for spans in (_older_exchanges, _older_inputs, _older_steps):
-        left = _drop(kept, spans(kept), left)
+    left = _drop(kept, [range(*span) for span in _older_exchanges(kept)], left)
+    left = _cut_older_results(kept, left)
+    left = _cut_last_results(kept, left, budget_tokens // 2)
+    left = _drop(kept, _older_steps(kept), left)
+    left = _drop(kept, _older_inputs(kept), left)
     return _cut(kept, -left) if left < 0 else kept, before - len(kept)
 
 
-def _drop(turns: list[Turn], spans: Sequence[tuple[int, int]], left_tokens: int) -> int:
-    """Removes adjacent spans, the first ones first, until the rest fits. Returns the tokens that are left then."""
-    count = 0
-    while left_tokens < 0 and count < len(spans):
-        left_tokens += sum(map(turn_tokens, turns[slice(*spans[count])]))
-        count += 1
-    if count:
-        del turns[spans[0][0] : spans[count - 1][1]]
+def _drop(turns: list[Turn], groups: Iterable[Sequence[int]], left_tokens: int) -> int:
+    """Removes the turns at these places, the first groups first, until the rest fits. Returns the tokens that are left
+    then."""
+    dropped: set[int] = set()
+    for places in groups:
+        if left_tokens >= 0:
+            break
+        dropped.update(places)
+        left_tokens += sum(turn_tokens(turns[at]) for at in places)
+    if dropped:
+        turns[:] = [turn for at, turn in enumerate(turns) if at not in dropped]
     return left_tokens
 
 
+def _cut_older_results(turns: list[Turn], left_tokens: int) -> int:
+    """Those that the model has seen."""
+    for at in range(_last_answer(turns)):
+        if left_tokens >= 0:
+            break
+        before = turn_tokens(turns[at])
+        turns[at] = _as_seen(turns[at])
+        left_tokens += before - turn_tokens(turns[at])
+    return left_tokens
+
+
+def _cut_last_results(turns: list[Turn], left_tokens: int, min_tokens: int) -> int:
+    """Those that the model has not seen keep `min_tokens` together: it would otherwise make the same calls again."""
+    places = [at for at in range(_last_answer(turns), len(turns)) if isinstance(turns[at], ToolResult)]
+    results = [turns[at] for at in places]
+    before = sum(map(turn_tokens, results))
+    cut = _cut(results, min(-left_tokens, before - min_tokens))
+    for at, turn in zip(places, cut, strict=True):
+        turns[at] = turn
+    return left_tokens + before - sum(map(turn_tokens, cut))
+
+
+def cut_result(result: ToolResult) -> ToolResult:
+    """One that the model has seen, when the exchange is too long."""
+    if _bytes(result.content) <= _MIN_CUT_BYTES:
+        return result
+    return msgspec.structs.replace(result, content=cut_middle(result.content, _MIN_CUT_BYTES), is_cut=True)
+
+
+def _as_seen(turn: Turn) -> Turn:
+    return cut_result(turn) if isinstance(turn, ToolResult) else turn
+
+
+def _last_answer(turns: Sequence[Turn]) -> int:
+    return max((at for at, turn in enumerate(turns) if isinstance(turn, AssistantTurn)), default=0)
+
+
 def newest_turns(turns: Sequence[Turn], max_tokens: int) -> list[Turn]:
-    """The end of the conversation from which `fit_turns` selects: whole steps of at least `max_tokens`, the newest
-    input, and the summary."""
+    """The end of the conversation from which `fit_turns` selects: whole steps of at least `max_tokens`, the summary,
+    and the beginning of the newest exchange. If that is longer, its older results are cut, and its older steps and
+    inputs are kept up to `max_tokens` each. The newest input and the first one of its run are always kept."""
     if is_summary(turns):
         return [turns[0], *newest_turns(turns[1:], max_tokens)]
-    at = len(turns)
-    while at > 0 and (max_tokens > 0 or isinstance(turns[at], ToolResult)):
+    at, left_tokens = len(turns), max_tokens
+    while at > 0 and (left_tokens > 0 or isinstance(turns[at], ToolResult)):
         at -= 1
-        max_tokens -= turn_tokens(turns[at])
-    kept = list(turns[at:])
-    if not any(map(_is_input, kept)):
-        kept[:0] = list(filter(_is_input, turns[:at]))[-1:]
-    return kept
+        left_tokens -= turn_tokens(turns[at])
+    start = _newest_exchange(turns)
+    last = at + _last_answer(turns[at:])
+    step_tokens = max_tokens - sum(turn_tokens(_as_seen(turn)) for turn in turns[max(at, start) : last])
+    input_tokens = max_tokens - sum(turn_tokens(turn) for turn in turns[max(at, start) :] if _is_input(turn))
+    protected = _task_and_newest(turns[start:])
+    kept: list[Turn] = []
+    for begin, end in reversed(_spans(turns[start:at])):
+        has_room = step_tokens > 0
+        for place in range(start + end - 1, start + begin - 1, -1):
+            turn = _as_seen(turns[place])
+            step_tokens -= turn_tokens(turn)
+            if not _is_input(turn):
+                kept += [turn] * has_room
+            else:
+                kept += [turn] * (input_tokens > 0 or place - start in protected)
+                input_tokens -= turn_tokens(turn)
+    return [*reversed(kept), *turns[at:]]
 
 
 def is_summary(turns: Sequence[Turn]) -> bool:
@@ -119,7 +177,7 @@ class Split(Struct, frozen=True):
     """A conversation whose older part is to be summarised."""
 
     older: list[Turn]
-    # With the newest input, which is never only summarised.
+    # With the inputs since the last answer without calls, which are never only summarised.
     kept: list[Turn]
     # In `kept`. The log marks the place by this number: docs/decisions/0076.
     kept_answers: int
@@ -151,10 +209,9 @@ def split_turns(turns: Sequence[Turn], keep_tokens: int) -> Split | None:
     if found is None:
         return None
     start, count = found
-    kept = list(turns[start:])
-    if not any(map(_is_input, kept)):
-        kept[:0] = list(filter(_is_input, turns[:start]))[-1:]
-    return Split(list(turns[:start]), kept, count)
+    # The inputs of the newest exchange: the model is still at work on them.
+    inputs = [turn for turn in turns[_newest_exchange(turns) : start] if _is_input(turn)]
+    return Split(list(turns[:start]), [*inputs, *turns[start:]], count)
 
 
 def _start_of(turns: Sequence[Turn], answer: int) -> int:
@@ -174,7 +231,21 @@ def _first_in_budget(turns: Sequence[Turn], budget_tokens: int) -> int:
 
 
 def _begins_exchange(turns: Sequence[Turn], at: int) -> bool:
-    return at < len(turns) and _is_input(turns[at]) and not isinstance(turns[at - 1], UserTurn)
+    """An input behind a result belongs to the exchange: the model has not answered yet."""
+    return 0 < at < len(turns) and _is_input(turns[at]) and ends_exchange(turns, at - 1)
+
+
+def _newest_exchange(turns: Sequence[Turn]) -> int:
+    return next((at for at in range(len(turns) - 1, 0, -1) if _begins_exchange(turns, at)), 0)
+
+
+def ends_exchange(turns: Sequence[Turn], at: int) -> bool:
+    """Whether this is an answer without calls that was not corrected."""
+    turn = turns[at]
+    if not isinstance(turn, AssistantTurn) or turn.tool_calls:
+        return False
+    following = turns[at + 1] if at + 1 < len(turns) else None
+    return not (isinstance(following, UserTurn) and following.origin is TurnOrigin.CORRECTION)
 
 
 def _is_input(turn: Turn) -> bool:
@@ -192,15 +263,21 @@ def _older_exchanges(turns: Sequence[Turn]) -> list[tuple[int, int]]:
     return list(pairwise([0, *(at for at in range(1, len(turns)) if _begins_exchange(turns, at))]))
 
 
-def _older_inputs(turns: Sequence[Turn]) -> list[tuple[int, int]]:
-    """Those before everything else, without the newest input."""
-    leading = sum(1 for _ in takewhile(_is_input, turns))
-    return [(at, at + 1) for at in range(min(leading, sum(map(_is_input, turns)) - 1))]
+def _older_steps(turns: Sequence[Turn]) -> list[list[int]]:
+    """All but the last, without the inputs between them."""
+    steps = pairwise(at for at, turn in enumerate(turns) if isinstance(turn, AssistantTurn))
+    return [[at for at in range(*step) if not _is_input(turns[at])] for step in steps]
 
 
-def _older_steps(turns: Sequence[Turn]) -> list[tuple[int, int]]:
-    """All but the last."""
-    return list(pairwise(at for at, turn in enumerate(turns) if isinstance(turn, AssistantTurn)))
+def _older_inputs(turns: Sequence[Turn]) -> list[list[int]]:
+    protected = _task_and_newest(turns)
+    return [[at] for at, turn in enumerate(turns) if _is_input(turn) and at not in protected]
+
+
+def _task_and_newest(turns: Sequence[Turn]) -> set[int]:
+    """The places of the newest input and of the first one of its run."""
+    inputs = [(at, turn.run_id) for at, turn in enumerate(turns) if isinstance(turn, UserTurn) and _is_input(turn)]
+    return {next(at for at, run_id in inputs if run_id == inputs[-1][1]), inputs[-1][0]} if inputs else set()
 
 
 def _cut(turns: list[Turn], excess_tokens: int) -> list[Turn]:
@@ -235,12 +312,12 @@ def _text(turn: Turn) -> str:
 def _with_text(turn: Turn, text: str) -> Turn:
     match turn:
         case UserTurn():
-            return msgspec.structs.replace(turn, text=text)
+            return msgspec.structs.replace(turn, text=text, is_cut=True)
         case ToolResult():
-            return msgspec.structs.replace(turn, content=text)
+            return msgspec.structs.replace(turn, content=text, is_cut=True)
         case AssistantTurn():
             # The record holds the whole text.
-            return msgspec.structs.replace(turn, text=text, record=None)
+            return msgspec.structs.replace(turn, text=text, record=None, is_cut=True)
 
 
 def _bytes(text: str) -> int:

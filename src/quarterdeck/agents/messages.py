@@ -33,7 +33,8 @@ from quarterdeck.core.text_types import storable
 
 # Providers reject messages without a visible character; sessions accept them.
 _EMPTY = "(an empty message)"
-# Providers require that a conversation starts with the user.
+# Providers require that a conversation starts with the user, and some that there is a message of the user between two
+# answers.
 _REMOVED = "(an earlier message was removed)"
 # Fields that later requests do not need.
 _NOT_RECORDED = ("usage", "timestamp", "run_id", "conversation_id", "metadata", "provider_details")
@@ -41,15 +42,14 @@ _NOT_RECORDED = ("usage", "timestamp", "run_id", "conversation_id", "metadata", 
 
 def to_messages(turns: Sequence[Turn], instructions: str, model_name: str) -> list[ModelMessage]:
     """The turns between two answers become one request: tool results first, then the inputs as one text, with images
-    and documents between its parts."""
+    and documents between its parts. Requests and answers alternate: providers refuse two of a kind in a row."""
     messages: list[ModelMessage] = []
     results: list[ModelRequestPart] = []
     inputs: list[UserTurn] = []
 
     def close_request() -> None:
         parts = [*results, UserPromptPart(_prompt(inputs))] if inputs else [*results]
-        if parts:
-            messages.append(ModelRequest(parts, instructions=instructions or None))
+        messages.append(ModelRequest(parts or [UserPromptPart(_REMOVED)], instructions=instructions or None))
         results.clear()
         inputs.clear()
 
@@ -60,12 +60,12 @@ def to_messages(turns: Sequence[Turn], instructions: str, model_name: str) -> li
             case ToolResult():
                 outcome: Literal["failed", "success"] = "failed" if turn.is_error else "success"
                 results.append(ToolReturnPart(turn.name, _result(turn), turn.call_id, outcome=outcome))
-            case AssistantTurn():
+            # A model may give an empty answer, but providers reject empty messages.
+            case AssistantTurn() if turn.text.strip() or turn.tool_calls:
                 close_request()
-                messages += _answer(turn, model_name)
-    close_request()
-    if messages and isinstance(messages[0], ModelResponse):
-        messages.insert(0, ModelRequest([UserPromptPart(_REMOVED)], instructions=instructions or None))
+                messages.append(_answer(turn, model_name))
+    if results or inputs:
+        close_request()
     return messages
 
 
@@ -108,17 +108,21 @@ def _result(turn: ToolResult) -> str | list[str | BinaryContent]:
     return [text, *images] if images else text
 
 
-def _answer(turn: AssistantTurn, model_name: str) -> list[ModelMessage]:
+def _answer(turn: AssistantTurn, model_name: str) -> ModelMessage:
+    calls = [ToolCallPart(call.name, call.arguments, call.id) for call in turn.tool_calls]
     if isinstance(turn.record, dict) and turn.record.get("model") == model_name:
         try:
-            return ModelMessagesTypeAdapter.validate_python([turn.record.get("response")])
+            [recorded] = ModelMessagesTypeAdapter.validate_python([turn.record.get("response")])
         except ValidationError:
             # Written by another version of pydantic-ai: use text and calls instead.
             pass
+        else:
+            # A fork may be cut between the calls of an answer. The record has them all.
+            found = [storable(part.tool_call_id) for part in recorded.parts if isinstance(part, ToolCallPart)]
+            if found == [call.tool_call_id for call in calls]:
+                return recorded
     text = [TextPart(turn.text)] if turn.text.strip() else []
-    calls = [ToolCallPart(call.name, call.arguments, call.id) for call in turn.tool_calls]
-    # A model may give an empty answer, but providers reject empty messages.
-    return [ModelResponse([*text, *calls])] if text or calls else []
+    return ModelResponse([*text, *calls])
 
 
 def to_turn(response: ModelResponse, model_name: str) -> AssistantTurn:

@@ -56,6 +56,10 @@ class UserTurn(Struct, frozen=True):
     # Of the attachments, in their order. Empty until a request is prepared: see attachments.py.
     contents: tuple[Content, ...] = ()
     origin: TurnOrigin = TurnOrigin.INPUT
+    # Of an input, and of its copies by retries. None: unknown, treated as different from all others.
+    input_id: str | None = None
+    # The text was shortened to fit into the context.
+    is_cut: bool = False
 
 
 class ToolCall(Struct, frozen=True):
@@ -70,6 +74,7 @@ class AssistantTurn(Struct, frozen=True):
     tool_calls: list[ToolCall]
     # The provider's JSON form of this turn. Sent back unchanged if the model is the same.
     record: Any = None
+    is_cut: bool = False
 
 
 class ResultImage(Struct, frozen=True, kw_only=True):
@@ -90,6 +95,7 @@ class ToolResult(Struct, frozen=True):
     contents: tuple[Content, ...] = ()
     # The call failed. Providers that have a field for it are told; the content says so, too.
     is_error: bool = False
+    is_cut: bool = False
 
 
 Turn = UserTurn | AssistantTurn | ToolResult

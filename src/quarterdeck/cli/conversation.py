@@ -283,8 +283,12 @@ class Conversation:
         return [Block(Kind.NOTE, f"Note: {event.data.get('text', '')}")]
 
     def _context_trimmed(self, event: Event) -> list[Block]:
-        dropped = _count(event.data.get("dropped_turns", 0), "earlier turn")
-        return [Block(Kind.NOTE, f"{dropped} no longer fit in the model's context.")]
+        dropped, cut = event.data.get("dropped_turns", 0), event.data.get("cut_turns", 0)
+        notes = (
+            [f"{_count(dropped, 'earlier turn')} no longer fit in the model's context."] if dropped or not cut else []
+        )
+        notes += [f"{_count(cut, 'text')} cut to fit in the model's context."] if cut else []
+        return [Block(Kind.NOTE, " ".join(notes))]
 
     def _context_compacted(self, event: Event) -> list[Block]:
         dropped = _count(event.data.get("dropped_turns", 0), "earlier turn")

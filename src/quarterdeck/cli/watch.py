@@ -178,7 +178,9 @@ _CONTENT: dict[str, Callable[[dict[str, Any]], str]] = {
     EventType.ACTION_REQUIRED: lambda data: f"{required(data)}\n{resolve_command(data)}",
     EventType.ACTION_RESOLVED: _resolved,
     EventType.NOTE: _text,
-    EventType.CONTEXT_TRIMMED: lambda data: f"{data.get('dropped_turns', 0)} earlier turns left out",
+    EventType.CONTEXT_TRIMMED: lambda data: (
+        f"{data.get('dropped_turns', 0)} earlier turns left out, {data.get('cut_turns', 0)} texts cut"
+    ),
     EventType.RUN_SUCCEEDED: _ended,
     EventType.RUN_FAILED: _ended,
     EventType.RUN_CANCELLED: _ended,

@@ -625,8 +625,8 @@ class Methods(Connection):
         """Retry a run.
 
         Starts a run with the inputs of a failed or cancelled run: those that it consumed and those that its
-        cancellation discarded. They are stored as new inputs, and their events name the run in `retried_from`. The
-        model no longer sees the turns of the retried run after its last stored answer.
+        cancellation discarded. They are stored as new inputs, and their events name the run in `retried_from` and the
+        first input in `copy_of`. The model sees each input once, and the stored answers and results of the retried run.
         """
         return self._call(
             RETRY_RUN, RunBody, {"run_id": run_id}, {}, idempotency_key=idempotency_key, workspace_id=workspace_id

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from uuid import UUID
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -60,8 +61,9 @@ class Agent:
         self._place = place
         self._settings = settings
         self._context_tokens = settings.context_tokens
-        self._dropped_turns = 0
-        self._reported_turns = 0
+        # The numbers of turns that the last request did not contain, and of those that it contained in part.
+        self._trimmed = (0, 0)
+        self._reported = (0, 0)
         # Until a summary fails. Then older turns are cut off.
         self._summarises = settings.compaction == "summarise"
 
@@ -93,7 +95,7 @@ class Agent:
         """`left_out`: the number of older turns that are not in `turns`. Raises ContextExceeded if the model rejects
         the conversation as too long: see `shorten`."""
         kept, dropped = await asyncio.to_thread(self._fit, turns)
-        self._dropped_turns = left_out + dropped
+        self._trimmed = (left_out + dropped, sum(turn.is_cut for turn in kept))
         kept = with_contents(kept, await self._attachments.load(wanted(kept)))
         schema = None if self._output is None else self._output.schema
         return await step_with_retries(
@@ -128,7 +130,7 @@ class Agent:
             max_tokens = min(self._settings.summary_tokens, self._context_tokens // 4)
             summary = cut_summary(step.turn.text, max_tokens)
             self._summarises = bool(summary)
-            self._reported_turns = 0
+            self._reported = (0, 0)
             return Compaction(step, split, summary)
         return None
 
@@ -146,14 +148,15 @@ class Agent:
         step = replace(step, turn=replace(step.turn, text=answer))
         return step, await self._output.mismatch(answer)
 
-    def check_corrections(self, turns: Sequence[Turn]) -> None:
-        """Raises ModelFailure if the model has been corrected often enough."""
-        if journal.corrections(turns) > self._settings.output_retries:
+    def check_corrections(self, turns: Sequence[Turn], run_id: UUID) -> None:
+        """Raises ModelFailure if the model has been corrected often enough in this run."""
+        if journal.corrections(turns, run_id) > self._settings.output_retries:
             raise ModelFailure(f"The answer does not match output_schema. {journal.mismatch_of(turns)}")
 
     def notices(self) -> list[NewEvent]:
         """Events about the last step besides the model's answer."""
-        if self._dropped_turns == self._reported_turns:
+        if self._trimmed == self._reported:
             return []
-        self._reported_turns = self._dropped_turns
-        return [NewEvent(EventType.CONTEXT_TRIMMED, {"dropped_turns": self._dropped_turns})]
+        self._reported = self._trimmed
+        dropped, cut = self._trimmed
+        return [NewEvent(EventType.CONTEXT_TRIMMED, {"dropped_turns": dropped} | ({"cut_turns": cut} if cut else {}))]

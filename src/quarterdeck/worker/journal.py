@@ -3,11 +3,14 @@
 The log is the journal: after a crash the next attempt reads from it how far the run had come. Pure functions, no I/O.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from uuid import UUID
 
 import msgspec
 
+from quarterdeck.agents.context import cut_result, ends_exchange
 from quarterdeck.agents.model import (
     AssistantTurn,
     ResultImage,
@@ -20,12 +23,13 @@ from quarterdeck.agents.model import (
 )
 from quarterdeck.agents.summary import summary_turn
 from quarterdeck.conversations.events.model import EventType, NewEvent
-from quarterdeck.conversations.runs.model import Entry, attachments_of
+from quarterdeck.conversations.runs.model import RESULT_CUT, RESULT_LEFT_OUT, Entry, attachments_of
 
 MODEL, TOOLS, END = "model", "tools", "end"
 
 _NOT_EXECUTED = "Not carried out: the run ended before."
 _NO_RESULT = "There is no result: the run ended. The call may have taken effect."
+_LEFT_OUT = "The result of this call is left out: the provider refused a request with it."
 _CORRECTED = (
     "Your answer did not match the required JSON Schema. Answer again with JSON that matches, and nothing else.\n\n"
     "What did not match: "
@@ -81,7 +85,9 @@ def turns_of(log: Iterable[Entry], run_id: UUID) -> list[Turn]:
         data = entry.data
         match entry.type:
             case EventType.INPUT_CONSUMED if entry.text is not None:
-                turns.append(UserTurn(entry.text, entry.run_id, attachments_of(data.get("attachments"))))
+                attachments = attachments_of(data.get("attachments"))
+                input_id = data.get("copy_of", data["input_id"])
+                turns.append(UserTurn(entry.text, entry.run_id, attachments, input_id=input_id))
             case EventType.MESSAGE:
                 _close_calls(turns, begun)
                 begun = set()
@@ -89,11 +95,13 @@ def turns_of(log: Iterable[Entry], run_id: UUID) -> list[Turn]:
                 turns += [answer, *_correction(data.get("mismatch"), entry.run_id)]
             case EventType.TOOL_CALL if answer is not None:
                 answer.tool_calls.append(ToolCall(data["call_id"], data["name"], data["arguments"]))
+            case EventType.TOOL_RESULT if answer is not None and entry.text == RESULT_LEFT_OUT:
+                add_result(turns, ToolResult(data["call_id"], data["name"], _LEFT_OUT))
             case EventType.TOOL_RESULT if answer is not None:
                 images = msgspec.convert(data.get("images", ()), tuple[ResultImage, ...])
                 is_error = data.get("is_error", False)
                 result = ToolResult(data["call_id"], data["name"], data["text"], images, is_error=is_error)
-                add_result(turns, result)
+                add_result(turns, cut_result(result) if entry.text == RESULT_CUT else result)
             case EventType.TOOL_STARTED | EventType.ACTION_REQUIRED:
                 begun.add(data["call_id"])
             case EventType.CONTEXT_COMPACTED:
@@ -101,7 +109,31 @@ def turns_of(log: Iterable[Entry], run_id: UUID) -> list[Turn]:
                 summary = data["summary"]
     if answered_by != run_id:
         _close_calls(turns, begun)
+    turns = _without_copies(turns)
     return turns if summary is None else [summary_turn(summary), *turns]
+
+
+def _without_copies(turns: Sequence[Turn]) -> list[Turn]:
+    """Of an input and its copies by retries, one. If the exchange of the retried run is still the last one, it goes on,
+    and the copies are left out. If the session has got an answer since, the input is shown where it was repeated."""
+    # The places of the inputs that are shown, and of their copies by run.
+    shown: dict[str, int] = {}
+    copies: defaultdict[UUID | None, list[int]] = defaultdict(list)
+    # How many exchanges have ended before each turn.
+    ended = list(accumulate((ends_exchange(turns, at) for at in range(len(turns))), initial=0))
+    for at, turn in enumerate(turns):
+        if isinstance(turn, UserTurn) and turn.input_id is not None and shown.setdefault(turn.input_id, at) != at:
+            copies[turn.run_id].append(at)
+    hidden: set[int] = set()
+    for places in copies.values():
+        repeated = {at: turn.input_id for at in places if isinstance(turn := turns[at], UserTurn) and turn.input_id}
+        originals = [shown[input_id] for input_id in repeated.values()]
+        if ended[max(originals)] == ended[places[0]]:
+            hidden.update(places)
+        else:
+            hidden.update(originals)
+            shown |= {input_id: at for at, input_id in repeated.items()}
+    return [turn for at, turn in enumerate(turns) if at not in hidden]
 
 
 def add_result(turns: list[Turn], result: ToolResult) -> None:
@@ -142,11 +174,11 @@ def mismatch_of(turns: Sequence[Turn]) -> str:
     return last.text.removeprefix(_CORRECTED)
 
 
-def corrections(turns: Sequence[Turn]) -> int:
-    """How many answers in a row, up to the last one, did not match the output schema."""
+def corrections(turns: Sequence[Turn], run_id: UUID) -> int:
+    """How many answers of the run in a row, up to the last one, did not match the output schema."""
     count = 0
     for turn in reversed(turns):
-        if isinstance(turn, UserTurn) and turn.origin is TurnOrigin.CORRECTION:
+        if isinstance(turn, UserTurn) and turn.origin is TurnOrigin.CORRECTION and turn.run_id == run_id:
             count += 1
         elif not isinstance(turn, AssistantTurn) or turn.tool_calls:
             break

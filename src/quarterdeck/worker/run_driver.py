@@ -203,25 +203,28 @@ class _Attempt:
             agent.close()
 
     async def _drive(self, agent: Agent) -> bool:
-        budget_bytes = agent.conversation_tokens * BYTES_PER_TOKEN
-        entries, self._left_out = await lifecycle.entries(self._database, self._lease, budget_bytes)
-        self._turns = journal.turns_of(entries, self._lease.run_id)
-        self._summarised = journal.summarised_turns(entries)
+        await self._read_log(agent)
         while True:
             match journal.next_step(self._turns):
                 case journal.TOOLS:
                     if not await self._call_tools(agent):
                         return False
                 case journal.MODEL:
-                    agent.check_corrections(self._turns)
+                    agent.check_corrections(self._turns, self.run_id)
                     if await self._ask_model(agent):
                         return True
                 case _:
                     if await lifecycle.finish(self._database, self._lease):
                         return True
-                    await self._take_inputs()
+                    await self._take_inputs(agent)
 
-    async def _take_inputs(self) -> None:
+    async def _read_log(self, agent: Agent) -> None:
+        budget_bytes = agent.conversation_tokens * BYTES_PER_TOKEN
+        entries, self._left_out = await lifecycle.entries(self._database, self._lease, budget_bytes)
+        self._turns = journal.turns_of(entries, self.run_id)
+        self._summarised = journal.summarised_turns(entries)
+
+    async def _take_inputs(self, agent: Agent) -> None:
         # Checked before inputs are taken: an input that this run can no longer process is left to the next run.
         self._check_limits()
         if self._has_taken_inputs:
@@ -231,12 +234,16 @@ class _Attempt:
             return
         inputs = await lifecycle.take(self._database, self._lease, self._steps + 1, self._input_budget_bytes)
         self._input_budget_bytes -= lifecycle.taken_bytes(inputs)
-        self._turns += [UserTurn(taken.text, self._lease.run_id, taken.attachments) for taken in inputs]
+        if any(taken.copy_of is not None for taken in inputs):
+            # Whether the model sees them depends on the inputs that they repeat.
+            await self._read_log(agent)
+            return
+        self._turns += [UserTurn(taken.text, self.run_id, taken.attachments, input_id=taken.id) for taken in inputs]
 
     async def _ask_model(self, agent: Agent) -> bool:
         """One request: for a summary if the conversation is too long, otherwise for the next answer. True: the answer
         was the last one, and the run is finished."""
-        await self._take_inputs()
+        await self._take_inputs(agent)
         async with self._deltas() as deltas:
             compaction = await self._request(agent.summarise(self._turns, deltas.retry))
         if compaction is not None:

@@ -93,7 +93,10 @@ def state_of(call_id: str, started: dict[str, int], actions: Iterable[CallAction
 
 
 def decide(call: ToolCall, step: int, tool: Tool | None, rules: Rules, state: CallState) -> NextStep:
-    # First: whatever the policy says now, a call that may have taken effect is not answered as if it had not.
+    # First: whatever the policy says now, a call that may have taken effect is not answered as if it had not. The
+    # caller was told to carry out this one.
+    if state.tool_result is not None:
+        return _clients_result(call, state.tool_result, state)
     if state.started_by is not None and not (tool is not None and tool.is_repeatable):
         settled = _unknown_outcome(call, step, rules, state)
         if settled is not None:
@@ -106,10 +109,10 @@ def decide(call: ToolCall, step: int, tool: Tool | None, rules: Rules, state: Ca
     if refused is not None:
         return refused
     arguments = _arguments(call, state)
-    notice = None if arguments == call.arguments else f"Called with changed arguments: {_json(arguments)}"
     if tool.carry_out is None:
-        return _clients_result(call, step, notice, state)
-    return CarryOut(arguments, notice)
+        reason = f"The caller carries out {call.name}."
+        return Wait(_action(ActionKind.TOOL_RESULT, call, step, arguments, reason))
+    return CarryOut(arguments, _notice(call, arguments))
 
 
 def _refusal(call: ToolCall, step: int, tool: Tool, rules: Rules, state: CallState) -> NextStep | None:
@@ -138,16 +141,13 @@ def _denial(approval: CallAction) -> Answer | None:
     return Answer(f"Denied: {message}" if message else "Denied: a person did not allow this call.")
 
 
-def _clients_result(call: ToolCall, step: int, notice: str | None, state: CallState) -> NextStep:
-    action = state.tool_result
-    if action is None:
-        reason = f"The caller carries out {call.name}."
-        return Wait(_action(ActionKind.TOOL_RESULT, call, step, _arguments(call, state), reason))
+def _clients_result(call: ToolCall, action: CallAction, state: CallState) -> Answer:
     if action.state is not ActionState.RESOLVED:
         return failure("nobody answered this call in time.")
     resolution = action.resolution or {}
     content = _text(resolution.get("result"))
     answer = failure(content) if resolution.get("is_error") else Answer(content)
+    notice = _notice(call, _arguments(call, state))
     return answer if notice is None else replace(answer, content=f"{notice}\n\n{answer.content}")
 
 
@@ -191,6 +191,10 @@ def _arguments(call: ToolCall, state: CallState) -> dict[str, Any]:
     resolution = state.approval.resolution if state.approval is not None else None
     changed: dict[str, Any] | None = (resolution or {}).get("arguments")
     return call.arguments if changed is None else changed
+
+
+def _notice(call: ToolCall, arguments: dict[str, Any]) -> str | None:
+    return None if arguments == call.arguments else f"Called with changed arguments: {_json(arguments)}"
 
 
 def _text(result: Any) -> str:

@@ -4,7 +4,7 @@ import { pluralize } from "../format.js";
 import { answerText, kindOf } from "../inbox/labels.js";
 import { visibleName, visibleText } from "../visible_text.js";
 import { LiveOutput } from "./live_output.js";
-import { ModelContext } from "./model_context.js";
+import { ModelContext, REFUSED } from "./model_context.js";
 import { Requests } from "./requests.js";
 import { Runs } from "./runs.js";
 import { MOVED, QUEUED, RETRIED, SENDING, STARTED, STEERED, UnreadInputs, withOrigin } from "./unread_inputs.js";
@@ -171,13 +171,15 @@ export class Conversation {
     const isWaiting = this.activeRun !== null && this.activeRun !== event.run_id;
     const isSteering = this.runs.inputAccepted(event, isWaiting);
     if (!isWaiting) this.activeRun = event.run_id;
-    if (retriedFrom !== undefined) this.#retried(retriedFrom);
+    if (retriedFrom !== undefined) this.#retried(retriedFrom, event.data.copy_of !== undefined);
     if (retriedFrom !== undefined) this.#setStage(input, RETRIED);
     else if (input.stage === SENDING) this.#setStage(input, isSteering ? STEERED : isWaiting ? QUEUED : STARTED);
   }
 
-  #retried(runId) {
-    this.#context.leaveOut(runId, "retried");
+  /** The retries of earlier releases do not name the inputs that they repeat: there the model sees the copies only. */
+  #retried(runId, namesInputs) {
+    if (namesInputs) this.#context.show(runId);
+    else this.#context.leaveOut(runId, "retried");
     const end = this.#ends.get(runId);
     if (end !== undefined && !end.isRetried) Object.assign(end, { isRetried: true, revision: end.revision + 1 });
   }
@@ -295,7 +297,9 @@ export class Conversation {
   }
 
   #contextTrimmed(event) {
-    this.#note(event, `${pluralize(event.data.dropped_turns ?? 0, "earlier turn")} removed to fit the model's context.`);
+    const { dropped_turns: dropped = 0, cut_turns: cut = 0 } = event.data;
+    if (dropped > 0 || cut === 0) this.#note(event, `${pluralize(dropped, "earlier turn")} removed to fit the model's context.`);
+    if (cut > 0) this.#note(event, `${pluralize(cut, "text")} cut to fit the model's context.`);
   }
 
   #contextCompacted(event) {
@@ -313,7 +317,7 @@ export class Conversation {
   #runFailed(event) {
     const { reason = "", next_run_id: next, refused_by_provider: isRefused } = event.data;
     this.#context.failed(event.run_id);
-    if (isRefused) this.#context.leaveOut(event.run_id, "refused by the provider");
+    if (isRefused) this.#context.leaveOut(event.run_id, REFUSED);
     const moved = next === undefined ? [] : this.#unread.ofRun(event.run_id);
     if (next !== undefined) this.runs.followUp(next, event, moved.length);
     this.#runEnded(event, "failed", `Failed: ${reason}`);

@@ -1,5 +1,7 @@
 // Which turns of a run the model no longer sees, although the log keeps them.
 
+export const REFUSED = "refused by the provider";
+
 export class ModelContext {
   /** The blocks of each run since its last answer. */
   #unanswered = new Map();
@@ -22,6 +24,13 @@ export class ModelContext {
   /** The turns of this run since its last answer are no longer sent to the model. */
   leaveOut(runId, reason) {
     for (const block of this.#unanswered.get(runId) ?? []) leaveOut(block, reason);
+  }
+
+  /** What the provider refused is sent again, because the run is retried. */
+  show(runId) {
+    for (const block of this.#unanswered.get(runId) ?? []) {
+      if (block.leftOut === REFUSED) Object.assign(block, { leftOut: null, canDrop: block.kind === "input", revision: block.revision + 1 });
+    }
   }
 
   /** One input is no longer sent to the model. Returns whether it was known. */

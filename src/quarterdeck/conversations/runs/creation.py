@@ -70,7 +70,7 @@ async def retry(
     """Starts a run with copies of the inputs of an ended run."""
     if await lifecycle_store.unfinished_of(connection, session_id):
         raise errors.another_run_active()
-    await store.leave_out_retried(connection, session_id, run_id)
+    await store.show_retried(connection, session_id, run_id)
     new_run_id = new_id()
     new_input_ids = [new_id() for _ in range(settings.run_waiting_inputs)]
     actor = await caller_of(connection, principal)

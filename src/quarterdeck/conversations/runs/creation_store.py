@@ -33,14 +33,22 @@ SELECT g.run_id, g.session_id, g.workspace_id, g.state, a.id, a.id - 1, octet_le
 FROM given g CROSS JOIN accepted a
 """
 _REPEAT = "SELECT repeat_inputs(%s, %s, %s, %s, %s, %s, %s)"
-# The run, and earlier retries of it: otherwise the model would see the same inputs twice.
-_LEAVE_OUT_RETRIED = """
-WITH RECURSIVE retried AS (
-    SELECT %s::uuid AS id
+# The run, those that it is a retry of, and earlier retries of these. Retries of earlier releases do not name the inputs
+# that they repeat: they stay left out, otherwise the model would see the same inputs twice.
+_SHOW_RETRIED = """
+WITH RECURSIVE retries AS (
+    SELECT r.id, r.retried_from, EXISTS (
+        SELECT FROM session_events e
+        WHERE e.session_id = r.session_id AND e.id = r.first_input AND e.data->>'copy_of' IS NOT NULL
+    ) AS is_shown
+    FROM runs r WHERE r.session_id = %s AND r.retried_from IS NOT NULL
+), related AS (
+    SELECT %s::uuid AS id, true AS is_shown
     UNION
-    SELECT r.id FROM runs r JOIN retried ON r.retried_from = retried.id WHERE r.session_id = %s
+    SELECT CASE o.id WHEN r.retried_from THEN r.id ELSE r.retried_from END, o.is_shown AND r.is_shown
+    FROM related o JOIN retries r ON o.id = r.retried_from OR (o.id = r.id AND o.is_shown AND r.is_shown)
 )
-UPDATE runs SET unanswered_left_out = true WHERE id IN (SELECT id FROM retried)
+UPDATE runs SET unanswered_left_out = NOT related.is_shown FROM related WHERE runs.id = related.id
 """
 _FIND_ATTACHMENTS = "SELECT refusal, detail, attachments FROM find_attachments(%s, %s, %s)"
 _STORE_ATTACHMENTS = "SELECT store_attachments(%s, %s)"
@@ -114,9 +122,9 @@ async def repeat_inputs(
     return reason
 
 
-async def leave_out_retried(connection: Connection, session_id: UUID, run_id: UUID) -> None:
-    """Before the run is retried: the model no longer sees its turns after its last stored answer."""
-    await connection.execute(_LEAVE_OUT_RETRIED, (run_id, session_id))
+async def show_retried(connection: Connection, session_id: UUID, run_id: UUID) -> None:
+    """Before the run is retried: the model sees what the provider refused, because a person wants to try it again."""
+    await connection.execute(_SHOW_RETRIED, (session_id, run_id))
 
 
 def _stored(actor: Caller) -> Jsonb:

@@ -39,6 +39,13 @@ async def discard(connection: Connection, session_id: UUID, principal: Principal
         raise errors.input_in_use()
     await _log(connection, session_id, consumed.run_id, input_id, DROPPED, actor)
     await store.forget_words(connection, session_id, accepted)
+    # Of an input and its copies by retries, the model sees one: if this copy goes, it must not see an earlier one.
+    for original_id in await store.repeated_by(connection, session_id, accepted.id):
+        earlier = {event.type: event for event in await store.events_of(connection, session_id, original_id)}
+        if EventType.INPUT_CONSUMED in earlier and EventType.INPUT_DISCARDED not in earlier:
+            await _log(connection, session_id, earlier[EventType.INPUT_CONSUMED].run_id, original_id, DROPPED, actor)
+            if EventType.INPUT_ACCEPTED in earlier:
+                await store.forget_words(connection, session_id, earlier[EventType.INPUT_ACCEPTED])
     return DROPPED
 
 

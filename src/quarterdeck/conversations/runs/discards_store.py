@@ -34,6 +34,16 @@ ORDER BY id LIMIT 1
 """
 # A run had read the input, so the search found it.
 _FORGET_WORDS = "DELETE FROM conversation_words WHERE session_id = %s AND event_id = %s"
+# The input that a copy repeats, and earlier copies of it. Those in a fork have no runs: there only the former is found.
+_REPEATED_BY = """
+WITH copy AS (SELECT data->>'copy_of' AS copy_of FROM session_events WHERE session_id = %(session)s AND id = %(event)s)
+SELECT copy_of FROM copy WHERE copy_of IS NOT NULL
+UNION ALL
+SELECT e.data->>'input_id' FROM copy
+JOIN runs r ON r.session_id = %(session)s AND r.retried_from IS NOT NULL AND copy.copy_of IS NOT NULL
+JOIN session_events e ON e.session_id = r.session_id AND e.id BETWEEN r.first_input AND r.last_input
+    AND e.run_id = r.id AND e.id < %(event)s AND e.type = 'input.accepted' AND e.data->>'copy_of' = copy.copy_of
+"""
 _ALL_BYTES = 2**63 - 1
 
 
@@ -49,6 +59,12 @@ class InputEvent(Struct, frozen=True):
 async def events_of(connection: Connection, session_id: UUID, input_id: UUID) -> list[InputEvent]:
     rows = await (await connection.execute(_EVENTS, (session_id, str(input_id)))).fetchall()
     return [InputEvent(*row) for row in rows]
+
+
+async def repeated_by(connection: Connection, session_id: UUID, accepted_id: int) -> list[UUID]:
+    """The ids of the inputs that this one repeats. Empty unless it was made by a retry."""
+    rows = await (await connection.execute(_REPEATED_BY, {"session": session_id, "event": accepted_id})).fetchall()
+    return [UUID(input_id) for (input_id,) in rows]
 
 
 async def waits_in(connection: Connection, session_id: UUID, accepted: InputEvent) -> UUID | None:

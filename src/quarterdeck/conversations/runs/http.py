@@ -144,8 +144,9 @@ async def discard_input(request: Request, changes: Changes) -> Answer:
 @operation(
     summary="Retry a run",
     description="Starts a run with the inputs of a failed or cancelled run: those that it consumed and those that its "
-    "cancellation discarded. They are stored as new inputs, and their events name the run in `retried_from`. The model "
-    "no longer sees the turns of the retried run after its last stored answer.",
+    "cancellation discarded. They are stored as new inputs, and their events name the run in `retried_from` "
+    "and the first input in `copy_of`. The model sees each input once, and the stored answers and results of the "
+    "retried run.",
     permission=Permission.SESSION_MANAGE,
     success_status=201,
     success_type=RunBody,

@@ -40,7 +40,7 @@ UNION ALL
 SELECT id FROM runs WHERE session_id = %s AND state = 'pending'
 """
 _START_PENDING = "SELECT start_pending_run(%s)"
-_WAITING = "SELECT event_id, input_id, content, attachments FROM waiting_inputs(%s, %s, %s)"
+_WAITING = "SELECT event_id, input_id, content, attachments, copy_of FROM waiting_inputs(%s, %s, %s)"
 # NULL in place of an event's id: no input is left.
 _TAKE = """
 UPDATE runs
@@ -96,12 +96,12 @@ WHERE id = %s AND attempt = %s AND state = %s
 RETURNING last_input, consumed_through
 """
 # The run, and those that were cancelled or failed since the last answer of the session: the refused request contained
-# their inputs too.
+# their inputs and results too.
 _LEAVE_OUT_REFUSED = """
 UPDATE runs SET unanswered_left_out = true
 WHERE id = %s OR id IN (
     SELECT e.run_id FROM session_events e
-    WHERE e.session_id = %s AND e.type = 'input.consumed' AND e.id > coalesce((
+    WHERE e.session_id = %s AND e.type IN ('input.consumed', 'tool.result') AND e.id > coalesce((
         SELECT m.id FROM session_events m WHERE m.session_id = %s AND m.type = 'message' ORDER BY m.id DESC LIMIT 1
     ), 0)
 )
@@ -263,7 +263,10 @@ async def waiting(connection: Connection, run_id: UUID, budget_bytes: int) -> li
     """The oldest inputs that are not consumed, up to the one that uses up the budget."""
     values = (run_id, budget_bytes, ENTRY_BYTES)
     rows = await (await connection.execute(_WAITING, values)).fetchall()
-    return [Input(event_id, input_id, text, attachments_of(found)) for event_id, input_id, text, found in rows]
+    return [
+        Input(event_id, input_id, text, attachments_of(attached), copy_of)
+        for event_id, input_id, text, attached, copy_of in rows
+    ]
 
 
 async def mark_taken(

@@ -16,6 +16,8 @@ from quarterdeck.core.text_types import Moment, Text
 
 # Counted for each entry besides its text: what a turn costs a model, and the memory of many small ones.
 ENTRY_BYTES = 32
+# Of the entry of a result: the model does not get it, or it has only the beginning and the end.
+RESULT_LEFT_OUT, RESULT_CUT = "left_out", "cut"
 
 
 class Delivery(StrEnum):
@@ -209,7 +211,7 @@ class Entry(Struct, frozen=True):
     type: str
     data: dict[str, Any]
     record: Any
-    # Of a consumed input. Of a summary: not None if turns after it were not read.
+    # Of a consumed input. Of a summary: not None if turns after it were not read. Of a result: see RESULT_….
     text: str | None = None
 
 
@@ -219,6 +221,8 @@ class Input(Struct, frozen=True):
     id: str
     text: str
     attachments: tuple[Attachment, ...] = ()
+    # The input that a retry has repeated. None: it was sent by a caller.
+    copy_of: str | None = None
 
     @property
     def text_bytes(self) -> int:

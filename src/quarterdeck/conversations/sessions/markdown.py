@@ -39,7 +39,8 @@ def _event(event: EventBody) -> str:
     match event.type:
         case EventType.INPUT_ACCEPTED:
             attached = "".join(map(_attachment, data.get("attachments", [])))
-            return f"\n## User\n\n*{time}*\n\n{data['text']}\n{attached}"
+            again = ", sent again by a retry" if "copy_of" in data else ""
+            return f"\n## User\n\n*{time}{again}*\n\n{data['text']}\n{attached}"
         case EventType.MESSAGE:
             text = f"\n{data['text']}\n" if data["text"] else ""
             return f"\n## Assistant\n\n*{time}*\n{text}"

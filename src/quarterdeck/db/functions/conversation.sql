@@ -7,7 +7,7 @@
 -- Dropped first: in earlier releases it returned fewer columns. Their processes name the columns that they read.
 DROP FUNCTION IF EXISTS waiting_inputs(uuid, bigint, integer);
 CREATE FUNCTION waiting_inputs(target_run_id uuid, budget_bytes bigint, overhead_bytes integer)
-RETURNS TABLE (event_id bigint, input_id text, content text, attachments jsonb)
+RETURNS TABLE (event_id bigint, input_id text, content text, attachments jsonb, copy_of text)
 LANGUAGE plpgsql STABLE
 -- As in submit_inputs(): no plans from the time when the tables were nearly empty.
 SET enable_seqscan = off
@@ -37,6 +37,7 @@ BEGIN
         );
         content := event.data->>'text';
         attachments := event.data->'attachments';
+        copy_of := event.data->>'copy_of';
         used_bytes := used_bytes + octet_length(content) + overhead_bytes;
         RETURN NEXT;
     END LOOP;
@@ -59,19 +60,24 @@ AS $$
 $$;
 
 -- The newest entries of the conversation, newest first, until the budget is used up. A step is not cut: an entry of a
--- tool is followed by the message that called it. Two parts are there whatever their size: the newest input, which is the
--- task of the model, and the newest step, which may have calls that are still to be carried out. At most `max_events`
--- events of the log are considered.
+-- tool is followed by the message that called it. Three parts are there whatever their size: the newest input, the first
+-- input of its run, and the newest step, which may have calls that are still to be carried out. At most `max_events` events
+-- of the log are considered.
+--
+-- The newest exchange is everything since the last answer without calls. When the budget is used up within it, its older
+-- results are returned as their beginning and end, with 'cut' as `content`. Its older steps are returned up to the budget,
+-- counted with the cut results, and its inputs up to the budget. agents/context.py cuts and drops in the same way.
 --
 -- The newest summary (context.compacted) is returned too. Before it, only the last `kept_answers` answers are, with the
--- inputs since the answer before them: the summary stands for the rest. It counts no more if an input that was consumed
--- before it was discarded since. If the budget is used up before the summary is met, it is the last row, and its `content`
--- is 'unread'.
+-- inputs since the answer before them and those of the newest exchange: the summary stands for the rest. It counts no more
+-- if an input that was consumed before it was discarded since. If the budget is used up before the summary is met, it is
+-- returned with 'unread' as `content`.
 --
--- Not returned are discarded inputs, and what a run with `unanswered_left_out` consumed after its last answer. They
--- use nothing of the budget. If there are any, the last row has the type 'left_out' and their number as `data`.
+-- Not returned are discarded inputs, and those that a run with `unanswered_left_out` consumed after its last answer. They
+-- use nothing of the budget. If there are any, the last row has the type 'left_out' and their number as `data`. The results
+-- after the last answer of such a run are returned without their text, and with 'left_out' as `content`.
 --
--- `content` is the text of a consumed input, and its attachments are added to `data`. Both are in the event
+-- `content` is the text of a consumed input. Its attachments and `copy_of` are added to `data`. They are in the event
 -- input.accepted, which input_event_id names. In rows of earlier releases it is NULL: there the event is searched. Inputs
 -- are consumed in the order in which they were accepted, so the search goes on where the last one ended.
 CREATE OR REPLACE FUNCTION read_conversation(
@@ -88,16 +94,33 @@ SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
+    -- As agents/context.py cuts results. As many characters are enough for as many bytes.
+    cut_bytes CONSTANT integer := 512;
     used_bytes bigint := 0;
+    -- Of the newest exchange before the newest step, with cut results. Of its inputs.
+    step_bytes bigint := 0;
+    input_bytes bigint := 0;
+    entry_bytes bigint;
     has_input boolean := false;
     has_message boolean := false;
     in_step boolean := false;
+    in_exchange boolean := true;
+    -- The step that is being read is left out.
+    skips_step boolean := false;
+    has_skipped boolean := false;
+    has_calls boolean := false;
+    newest_run uuid;
+    -- The first input of the newest run, if there was no room for it.
+    task record;
+    has_task boolean := false;
+    is_older boolean;
     first_event_id bigint;
     accepted_before bigint;
     -- The run of which no answer was met yet, if its unanswered turns are left out.
     left_out_run uuid;
     left_out_turns integer := 0;
-    attachments jsonb;
+    accepted jsonb;
+    is_left_out boolean;
     event record;
     -- Of the summary that was met: how many answers before it are still to come.
     answers_left integer;
@@ -135,7 +158,7 @@ BEGIN
             type := event.type;
             data := event.data;
             record := NULL;
-            content := NULL;
+            content := CASE WHEN has_skipped THEN 'unread' END;
             used_bytes := used_bytes + octet_length(event.data->>'summary') + overhead_bytes;
             RETURN NEXT;
             CONTINUE;
@@ -144,25 +167,51 @@ BEGIN
             left_out_run := NULL;
         END IF;
         -- A fork marks in `record` what its origin leaves out.
-        IF event.type IN ('input.consumed', 'tool.result') AND (
-            event.run_id = left_out_run OR event.record IS NOT NULL
+        is_left_out := event.type IN ('input.consumed', 'tool.result') AND (
+            coalesce(event.run_id = left_out_run, false) OR event.record IS NOT NULL
             OR (event.type = 'input.consumed' AND EXISTS (
                 SELECT FROM session_events d
                 WHERE d.session_id = target_session_id AND d.data->>'input_id' = event.data->>'input_id'
                   AND d.type LIKE 'input.%' AND d.type = 'input.discarded'
             ))
-        ) THEN
+        );
+        IF is_left_out AND event.type = 'input.consumed' THEN
             left_out_turns := left_out_turns + 1;
             CONTINUE;
         END IF;
+        IF event.type = 'tool.call' THEN
+            has_calls := true;
+        ELSIF event.type = 'message' THEN
+            in_exchange := in_exchange AND (has_calls OR event.data ? 'mismatch');
+            has_calls := false;
+        END IF;
         IF answers_left = 0 AND event.type <> 'input.consumed' THEN
-            -- The answer before the kept ones, and its calls. The newest input may be before it.
+            -- The answer before the kept ones, and its calls. Inputs of the exchange, or the newest one, may be before it.
             is_summarised := is_summarised OR event.type = 'message';
-            EXIT WHEN is_summarised AND has_input;
+            EXIT WHEN is_summarised AND has_input AND NOT in_exchange;
             CONTINUE;
         END IF;
-        EXIT WHEN is_summarised AND has_input;
-        IF used_bytes >= budget_bytes AND NOT in_step THEN
+        EXIT WHEN is_summarised AND has_input AND NOT in_exchange;
+        IF event.type = 'input.consumed' THEN
+            newest_run := coalesce(newest_run, event.run_id);
+            IF in_exchange AND has_input AND input_bytes >= budget_bytes THEN
+                has_skipped := true;
+                IF event.run_id = newest_run AND event.input_event_id IS NOT NULL THEN
+                    task := event;
+                    has_task := true;
+                END IF;
+                CONTINUE;
+            END IF;
+        ELSIF NOT in_step THEN
+            skips_step := in_exchange AND has_message AND step_bytes >= budget_bytes;
+        END IF;
+        IF skips_step AND event.type <> 'input.consumed' THEN
+            has_skipped := true;
+            in_step := event.type <> 'message';
+            answers_left := answers_left - (event.type = 'message')::integer;
+            CONTINUE;
+        END IF;
+        IF NOT in_exchange AND used_bytes >= budget_bytes AND NOT in_step THEN
             IF has_input AND has_message THEN
                 has_all := false;
                 EXIT;
@@ -175,6 +224,8 @@ BEGIN
         data := event.data;
         record := event.record;
         content := NULL;
+        entry_bytes := 0;
+        is_older := has_message;
         CASE event.type
             WHEN 'input.consumed' THEN
                 IF event.input_event_id IS NULL THEN
@@ -189,29 +240,56 @@ BEGIN
                     WHERE a.data->>'input_id' = event.data->>'input_id' LIMIT 1;
                     accepted_before := coalesce(accepted_before, 0);
                 END IF;
-                SELECT a.data->>'text', a.data->'attachments' INTO content, attachments FROM session_events a
+                SELECT a.data INTO accepted FROM session_events a
                 WHERE a.session_id = target_session_id AND a.id = coalesce(event.input_event_id, accepted_before);
+                content := accepted->>'text';
                 CONTINUE WHEN content IS NULL;
-                IF attachments IS NOT NULL THEN
-                    data := data || jsonb_build_object('attachments', attachments);
-                END IF;
-                used_bytes := used_bytes + octet_length(content);
+                data := data || jsonb_strip_nulls(
+                    jsonb_build_object('attachments', accepted->'attachments', 'copy_of', accepted->'copy_of')
+                );
+                entry_bytes := octet_length(content);
+                input_bytes := input_bytes + entry_bytes + overhead_bytes;
                 has_input := true;
             WHEN 'message' THEN
-                used_bytes := used_bytes + octet_length(coalesce(event.record::text, event.data->>'text'));
+                entry_bytes := octet_length(coalesce(event.record::text, event.data->>'text'));
                 has_message := true;
                 in_step := false;
                 answers_left := answers_left - 1;
             WHEN 'tool.result' THEN
-                used_bytes := used_bytes + octet_length(event.data->>'text');
+                IF is_left_out THEN
+                    data := data - 'text' - 'images';
+                    record := NULL;
+                    content := 'left_out';
+                ELSE
+                    entry_bytes := octet_length(event.data->>'text');
+                    step_bytes := step_bytes - CASE WHEN is_older THEN greatest(entry_bytes - cut_bytes, 0) ELSE 0 END;
+                    IF in_exchange AND is_older AND used_bytes >= budget_bytes
+                       AND char_length(data->>'text') > 2 * cut_bytes THEN
+                        data := data || jsonb_build_object(
+                            'text', left(data->>'text', cut_bytes) || right(data->>'text', cut_bytes)
+                        );
+                        content := 'cut';
+                    END IF;
+                END IF;
                 in_step := true;
             ELSE
                 -- A call: the record of its message contains it. Or the start of a call.
                 in_step := true;
         END CASE;
-        used_bytes := used_bytes + overhead_bytes;
+        used_bytes := used_bytes + entry_bytes + overhead_bytes;
+        step_bytes := step_bytes + CASE WHEN is_older THEN entry_bytes + overhead_bytes ELSE 0 END;
         RETURN NEXT;
     END LOOP;
+    IF has_task THEN
+        SELECT task.id, task.run_id, task.type, task.data || jsonb_strip_nulls(
+                   jsonb_build_object('attachments', a.data->'attachments', 'copy_of', a.data->'copy_of')
+               ), NULL, a.data->>'text'
+        INTO event_id, run_id, type, data, record, content
+        FROM session_events a WHERE a.session_id = target_session_id AND a.id = task.input_event_id;
+        IF FOUND THEN
+            RETURN NEXT;
+        END IF;
+    END IF;
     IF answers_left IS NULL AND NOT has_all THEN
         SELECT e.id, e.run_id, e.type, e.data, NULL, 'unread' INTO event_id, run_id, type, data, record, content
         FROM session_events e

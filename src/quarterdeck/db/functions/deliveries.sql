@@ -32,7 +32,8 @@ DROP FUNCTION IF EXISTS repeat_inputs(uuid, uuid, uuid[], bigint);
 DROP FUNCTION IF EXISTS repeat_inputs(uuid, uuid, uuid[], bigint, jsonb, uuid);
 
 -- Copies the inputs of an ended run into a new run: those that it consumed, and those that its cancellation discarded.
--- Inputs that a person withdrew or dropped are left out. Adds the events and the run, which is queued and has no job yet.
+-- Inputs that a person withdrew or dropped are left out. `copy_of` names the input that was sent first, also if a retry is
+-- retried: the model sees one of them (worker/journal.py). Adds the events and the run, which is queued and has no job yet.
 -- Returns NULL if the run was added, 'empty' if there is no input, and 'too_many' if the inputs exceed the limits; then
 -- the caller rolls back. Texts are read one at a time, up to the limits.
 CREATE OR REPLACE FUNCTION repeat_inputs(
@@ -94,7 +95,8 @@ BEGIN
     END IF;
 
     FOR input IN
-        SELECT e.data->>'input_id' AS id, e.data->>'text' AS content, e.data->'attachments' AS attachments
+        SELECT e.data->>'input_id' AS id, e.data->>'text' AS content, e.data->'attachments' AS attachments,
+               coalesce(e.data->>'copy_of', e.data->>'input_id') AS original_id
         FROM session_events e
         WHERE e.session_id = run.session_id AND e.id = ANY (input_events) ORDER BY e.id
     LOOP
@@ -113,7 +115,7 @@ BEGIN
         INSERT INTO session_events (session_id, run_id, workspace_id, type, data)
         VALUES (run.session_id, new_run_id, run.workspace_id, 'input.accepted', jsonb_build_object(
             'input_id', new_input_ids[inputs], 'text', input.content, 'retried_from', repeated_run_id,
-            'actor', actor
+            'copy_of', input.original_id, 'actor', actor
         ) || CASE WHEN input.attachments IS NULL THEN '{}' ELSE jsonb_build_object('attachments', input.attachments) END)
         RETURNING id INTO last_event_id;
         first_event_id := coalesce(first_event_id, last_event_id);
