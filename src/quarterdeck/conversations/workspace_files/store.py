@@ -10,6 +10,8 @@ from quarterdeck.agents.workspace.model import FileKind, Manifest, ManifestFile,
 from quarterdeck.conversations.workspace_files.model import SessionFileBody
 from quarterdeck.db.database import Connection
 
+# Files of one statement: a tenth of a second of work, so that a busy server does not exceed the statement timeout.
+_WRITE_BATCH = 2_000
 # JSON texts instead of arrays: psycopg takes a second to write arrays of 20,000 values.
 _DELETE = """
 DELETE FROM session_files WHERE session_id = %s AND path = ANY (ARRAY(SELECT json_array_elements_text(%s::json)))
@@ -86,7 +88,8 @@ async def delete_all(connection: Connection, session_id: UUID) -> int:
 
 
 async def write(connection: Connection, session_id: UUID, files: Sequence[StoredFile]) -> None:
-    await connection.execute(_WRITE, (session_id, _json(files)))
+    for start in range(0, len(files), _WRITE_BATCH):
+        await connection.execute(_WRITE, (session_id, _json(files[start : start + _WRITE_BATCH])))
 
 
 async def folders(connection: Connection, session_id: UUID, paths: Sequence[str]) -> list[str]:
