@@ -140,7 +140,7 @@ class BlobStore:
 
     def _open(self, name: str) -> AbstractContextManager[Source]:
         # Text instead of a Path, which takes longer than opening a small file.
-        return self._download(name) if self._folder is None else open(f"{self._folder}/{name}", "rb")  # noqa: PTH123
+        return self._download(name) if self._folder is None else open(f"{self._folder}/{name}", "rb")
 
     @contextmanager
     def _download(self, name: str) -> Iterator[Source]:

@@ -56,6 +56,11 @@ async def revision(connection: Connection, session_id: UUID) -> int | None:
     return await store.revision(connection, session_id)
 
 
+async def revisions(connection: Connection, session_ids: Sequence[UUID]) -> dict[UUID, int]:
+    """Without those of deleted sessions."""
+    return await store.revisions(connection, session_ids)
+
+
 async def copy_to_fork(connection: Connection, from_session: UUID, to_session: UUID) -> None:
     """For a fork: the files as they are now, and what keeps the contents of attachments. The contents are shared. One
     statement reads the files, so they are those of one revision."""

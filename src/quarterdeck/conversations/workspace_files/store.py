@@ -38,6 +38,7 @@ WHERE (
 _DELETE_ALL = "DELETE FROM session_files WHERE session_id = %s"
 _NEXT_REVISION = "UPDATE sessions SET files_revision = files_revision + 1 WHERE id = %s RETURNING files_revision"
 _REVISION = "SELECT files_revision FROM sessions WHERE id = %s"
+_REVISIONS = "SELECT id, files_revision FROM sessions WHERE id = ANY (%s)"
 # One statement: the files are those of the revision. As JSON: the rows of 20,000 files would block the event loop.
 _MANIFEST = """
 SELECT s.files_revision, (
@@ -110,6 +111,10 @@ async def next_revision(connection: Connection, session_id: UUID) -> int | None:
 async def revision(connection: Connection, session_id: UUID) -> int | None:
     row = await (await connection.execute(_REVISION, (session_id,))).fetchone()
     return None if row is None else row[0]
+
+
+async def revisions(connection: Connection, session_ids: Sequence[UUID]) -> dict[UUID, int]:
+    return dict(await (await connection.execute(_REVISIONS, (list(session_ids),))).fetchall())
 
 
 async def manifest(connection: Connection, session_id: UUID) -> Manifest | None:
