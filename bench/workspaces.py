@@ -12,6 +12,8 @@ from quarterdeck.conversations.events.model import EventType
 
 SANDBOX: dict[str, object] = {"SANDBOX_KIND": "bubblewrap"}
 _QUICK: dict[str, object] = {"MODEL_DEMO_PAUSE_SECONDS": 0}
+# The longest time of a command, and of storing what it wrote on a busy machine.
+_CALL_SECONDS = 240.0
 NO_OUTPUT = "[No output.]"
 
 
@@ -52,7 +54,7 @@ async def _serving(ground: Ground, **settings: object) -> AsyncIterator[Server]:
 async def call_ms(caller: Caller, session_id: UUID, command: str) -> float:
     """From the start of the call to its result, as the log has them."""
     submitted = await caller.submit(session_id, f"call: bash {json.dumps({'command': command})}")
-    await caller.until_ended(submitted.run_id)
+    await caller.until_ended(submitted.run_id, _CALL_SECONDS)
     events = [event for event in await caller.log(session_id) if event.run_id == submitted.run_id]
     started = [event.created_at for event in events if event.type == EventType.TOOL_STARTED]
     results = [event for event in events if event.type == EventType.TOOL_RESULT]
