@@ -1,4 +1,5 @@
-"""A long history, written by SQL instead of being lived through: sessions, runs, logs, usage, audit, receipts, keys.
+"""A long history, written by SQL instead of being lived through: sessions, runs, logs, words for the search, usage,
+audit, receipts, keys.
 
 The rows are those that the service would have written. What would be built row by row, indexes above all, is taken away
 and made again in the same transaction: a fill that fails leaves the database as it was.
@@ -31,10 +32,15 @@ FROM api_keys k JOIN users u ON u.id = k.created_by WHERE k.workspace_id = %s OR
 # The service draws ids one at a time: those of a whole history are taken from it at once.
 _RESERVE = "SELECT setval('session_event_ids', nextval('session_event_ids') + %s) - %s"
 
+# Their titles are from the inputs of their first runs.
 _SESSIONS = """
-INSERT INTO sessions (id, workspace_id, title, created_by)
-SELECT ('01900000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, %(workspace)s, 'Session ' || n, %(owner)s
-FROM generate_series(%(first)s, %(first)s + %(sessions)s - 1) n
+INSERT INTO sessions (id, workspace_id, title, title_event_id, limits, created_by)
+SELECT ('01900000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, %(workspace)s,
+       CASE WHEN j <= %(ended)s THEN 'What is on deck? ' || j END,
+       CASE WHEN j <= %(ended)s THEN %(before)s + %(events_a_run)s * (j - 1) + 1 END,
+       '{"run": {"max_tokens": null, "max_cost_usd": null}, "session": {"max_tokens": null, "max_cost_usd": null}}',
+       %(owner)s
+FROM generate_series(%(first)s, %(first)s + %(sessions)s - 1) n CROSS JOIN LATERAL (SELECT n - %(first)s + 1 AS j)
 """
 # Rounds: each session has its first run before any has its second. Ids are UUIDv7 of the time of their run, over the
 # last 30 days. Runs with numbers above `ended` are the active ones.
@@ -73,11 +79,8 @@ FROM planned_runs run CROSS JOIN LATERAL (VALUES
     (1, 'run.started', interval '10 ms', '{"attempt": 1, "model": "demo", "skills": [], "agent": null,
         "settings": {"temperature": null, "max_output_tokens": null, "reasoning_effort": null}}'),
     (2, 'input.consumed', interval '11 ms', jsonb_build_object('input_id', input_id, 'step', 1)),
-    (3, 'message', interval '4 s', jsonb_build_object('role', 'assistant', 'text', 'Well. ' || CASE
-        WHEN %(searchable)s
-        THEN (SELECT string_agg('word' || (j * 7919 + n * n * 104729) %% 20000, ' ') FROM generate_series(1, 30) n)
-        ELSE repeat('x', j %% 200)
-    END)),
+    (3, 'message', interval '4 s', jsonb_build_object('role', 'assistant', 'text', 'Well. ' || (
+        SELECT string_agg('word' || (j * 7919 + n * n * 104729) %% 20000, ' ') FROM generate_series(1, 30) n))),
     (4, 'run.succeeded', interval '4 s', '{}')
 ) AS entry (place, type, later, data)
 WHERE NOT active
@@ -87,8 +90,8 @@ _WORDS = """
 INSERT INTO conversation_words (session_id, event_id, words)
 SELECT e.session_id, e.id, words_of(%(workspace)s, e.data->>'text')
 FROM planned_runs run JOIN session_events e
-  ON e.session_id = run.session_id AND e.id IN (run.first_event, run.first_event + 3)
-WHERE NOT run.active AND %(searchable)s
+  ON e.session_id = run.session_id
+ AND (e.id = run.first_event OR NOT run.active AND e.id = run.first_event + 3)
 """
 # As record_step() counts them.
 _RUN_USAGE = """
@@ -170,12 +173,10 @@ def fill(
     events: int,
     receipts: int,
     first: int = 1,
-    searchable: bool = False,
     tell: Tell = lambda _: None,
 ) -> None:
     """By the owner of a migrated database whose workspace has a key. Session number n, from `first` on, has the id
-    `session_id(n)`. `events` are rounded down to whole runs. The newest receipt is of now, the oldest a week old.
-    `searchable`: messages have words, and the search finds them and the inputs."""
+    `session_id(n)`. `events` are rounded down to whole runs. The newest receipt is of now, the oldest a week old."""
     active = sessions // ACTIVE_EVERY
     ended = (events - active) // EVENTS_A_RUN
     with _connected(url) as connection:
@@ -196,7 +197,6 @@ def fill(
                 "ended": ended,
                 "events_a_run": EVENTS_A_RUN,
                 "active_every": ACTIVE_EVERY,
-                "searchable": searchable,
             }
             connection.execute("ALTER TABLE session_events DISABLE TRIGGER session_events_words")
             tables = ["sessions", "runs", "session_events", "run_usage", "audit_events", "receipts"]
@@ -215,7 +215,7 @@ def fill(
                     _insert(connection, name, statement, values, tell)
             _insert(connection, "usage of days", _DAILY_USAGE, values, tell)
             with _bare(connection, ["conversation_words"], tell):
-                _insert(connection, "words of ended runs", _WORDS, values, tell)
+                _insert(connection, "words of inputs and messages", _WORDS, values, tell)
             connection.execute("ALTER TABLE session_events ENABLE TRIGGER session_events_words")
             # With indexes again: the workspace of each run is looked up.
             _insert(connection, "jobs of active runs", _ACTIVE_JOBS, values, tell)

@@ -137,11 +137,13 @@ class Caller:
     async def until_waiting(self, run_id: UUID) -> RunBody:
         return await self._until(run_id, lambda run: run.state is RunState.WAITING)
 
-    async def until_ended(self, run_id: UUID) -> RunBody:
-        return await self._until(run_id, lambda run: run.state not in _ACTIVE)
+    async def until_ended(self, run_id: UUID, seconds: float = _START_SECONDS) -> RunBody:
+        return await self._until(run_id, lambda run: run.state not in _ACTIVE, seconds)
 
-    async def _until(self, run_id: UUID, reached: Callable[[RunBody], bool]) -> RunBody:
-        deadline = monotonic() + _START_SECONDS
+    async def _until(
+        self, run_id: UUID, reached: Callable[[RunBody], bool], seconds: float = _START_SECONDS
+    ) -> RunBody:
+        deadline = monotonic() + seconds
         while not reached(run := await self.run(run_id)):
             assert monotonic() < deadline, f"the run is still {run.state}"
             await asyncio.sleep(0.02)

@@ -40,6 +40,12 @@ FROM runs WHERE session_id = ANY (%s) AND state = 'succeeded' AND steps = 1
 # Sessions of the bench have their number at the end of their id.
 _LAST_SESSION = "SELECT id FROM sessions WHERE id <= %s ORDER BY id DESC LIMIT 1"
 _HIGHEST_NUMBER = 0xFFFF_FFFF_FFFF
+_BUSY = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND backend_type = 'client backend' AND state <> 'idle' AND pid <> pg_backend_pid()
+"""
+# Until a statement that a stopped worker has sent ends.
+_STATEMENT_SECONDS = 0.05
 _COMMITS = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
 
 
@@ -138,14 +144,31 @@ async def cost(service: Service, runs: int, connections: int) -> Taken:
     return Taken(api + worker + postgres, notes=notes)
 
 
+@asynccontextmanager
+async def stopped(service: Service) -> AsyncIterator[None]:
+    """While the workers are stopped (SIGSTOP), each of them between two transactions: the locks of an open one would
+    refuse inputs."""
+    deadline = monotonic() + _TIMEOUT_SECONDS
+    try:
+        while True:
+            service.signal(signal.SIGSTOP)
+            await asyncio.sleep(_STATEMENT_SECONDS)
+            if (await service.row(_BUSY))[0] == 0:
+                break
+            if monotonic() > deadline:
+                raise BenchError("a worker is always in a transaction")
+            service.signal(signal.SIGCONT)
+            await asyncio.sleep(_STATEMENT_SECONDS)
+        yield
+    finally:
+        service.signal(signal.SIGCONT)
+
+
 async def backlog(server: Server, runs: int, workers: int) -> Taken:
     """Runs/s of so many workers. All runs are queued before they begin: the workers are stopped meanwhile."""
     async with working(server, workers) as service:
-        service.signal(signal.SIGSTOP)
-        try:
+        async with stopped(service):
             sessions = await submit(service, runs)
-        finally:
-            service.signal(signal.SIGCONT)
         before = service.cpu_seconds()
         await until_finished(service)
         await asyncio.sleep(_SETTLE_SECONDS)

@@ -10,8 +10,26 @@ from bench.moments import ms
 from bench.server import Caller, Server, serving
 from quarterdeck.conversations.events.model import EventType
 
-_SANDBOX: dict[str, object] = {"SANDBOX_KIND": "bubblewrap"}
+SANDBOX: dict[str, object] = {"SANDBOX_KIND": "bubblewrap"}
+_QUICK: dict[str, object] = {"MODEL_DEMO_PAUSE_SECONDS": 0}
+# The longest time of a command, and of storing what it wrote on a busy machine.
+_CALL_SECONDS = 240.0
 NO_OUTPUT = "[No output.]"
+
+
+@asynccontextmanager
+async def without_worker(ground: Ground) -> AsyncIterator[Server]:
+    """For cases that start and stop workers, by `worker`."""
+    async with serving(ground, **SANDBOX) as server:
+        yield server
+
+
+@asynccontextmanager
+async def worker(server: Server, **settings: object) -> AsyncIterator[Caller]:
+    with server.worker(**_QUICK, **SANDBOX, **settings):
+        async with server.caller() as caller:
+            await caller.warm_up()
+            yield caller
 
 
 @asynccontextmanager
@@ -29,17 +47,14 @@ async def forgetful_worker(ground: Ground) -> AsyncIterator[Server]:
 
 @asynccontextmanager
 async def _serving(ground: Ground, **settings: object) -> AsyncIterator[Server]:
-    async with serving(ground, **_SANDBOX) as server:
-        with server.worker(MODEL_DEMO_PAUSE_SECONDS=0, **_SANDBOX, **settings):
-            async with server.caller() as caller:
-                await caller.warm_up()
-            yield server
+    async with without_worker(ground) as server, worker(server, **settings):
+        yield server
 
 
 async def call_ms(caller: Caller, session_id: UUID, command: str) -> float:
     """From the start of the call to its result, as the log has them."""
     submitted = await caller.submit(session_id, f"call: bash {json.dumps({'command': command})}")
-    await caller.until_ended(submitted.run_id)
+    await caller.until_ended(submitted.run_id, _CALL_SECONDS)
     events = [event for event in await caller.log(session_id) if event.run_id == submitted.run_id]
     started = [event.created_at for event in events if event.type == EventType.TOOL_STARTED]
     results = [event for event in events if event.type == EventType.TOOL_RESULT]

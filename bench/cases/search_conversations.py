@@ -47,7 +47,6 @@ async def searchable(ground: Ground) -> AsyncIterator[Server]:
             sessions=ground.rows(_SESSIONS),
             events=ground.rows(_EVENTS),
             receipts=1,
-            searchable=True,
             tell=ground.tell,
         )
         ground.tell("neighbour")

@@ -31,18 +31,31 @@ SHAPES = {
     " FROM session_events e, jsonb_each(jsonb_strip_nulls(to_jsonb(e) - 'data') || e.data)"
     " WHERE session_id = %s AND e.type = ANY ('{input.accepted,run.started,input.consumed,message,run.succeeded}')",
     "usage": "SELECT DISTINCT key FROM run_usage u, jsonb_each(jsonb_strip_nulls(to_jsonb(u))) WHERE session_id = %s",
+    "sessions": "SELECT DISTINCT key FROM sessions s, jsonb_each(jsonb_strip_nulls(to_jsonb(s))) WHERE id = %s",
+    "limits": "SELECT limits FROM sessions WHERE id = %s",
+    "words": "SELECT DISTINCT e.type FROM conversation_words w JOIN session_events e ON e.id = w.event_id"
+    " WHERE w.session_id = %s",
     "audit": "SELECT DISTINCT key FROM audit_events a, jsonb_each(jsonb_strip_nulls(to_jsonb(a)))"
     " WHERE key NOT IN ('address', 'request_id') AND object_id = %s AND action = 'create_session'",
 }
 
 
+async def filled_tables(world: World) -> set[str]:
+    tables = await world.fetch(
+        "SELECT relname FROM pg_class WHERE relnamespace = 'app'::regnamespace AND relkind = 'r'"
+    )
+    return {name for (name,) in tables if await world.fetch(f"SELECT FROM {name} LIMIT 1")}
+
+
 async def check_against_lived_run(world: World, database_url: str, folder: Path) -> None:
-    """Rows of a real run have nothing that generated ones do not have."""
+    """A real run leaves nothing that generated ones do not leave: no other tables, no other columns or fields."""
+    before = await filled_tables(world)
     lived = await world.new_session()
     with working(database_url, folder):
         await ended(world, (await world.submit(lived)).json()["run_id"])
+    assert await filled_tables(world) == before
     for table, query in SHAPES.items():
-        of_lived, of_filled = [set(await world.fetch(query, one)) for one in (lived, str(session_id(1)))]
+        of_lived, of_filled = [set(map(str, await world.fetch(query, one))) for one in (lived, str(session_id(1)))]
         assert of_lived, table
         assert of_lived <= of_filled, table
 

@@ -80,7 +80,9 @@ def workers(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     with ExitStack() as stack:
         hosts = [stack.enter_context(sandbox_host()) for _ in range(2)]
         for host in hosts:
-            settings = {"BUNDLE_STORE_URL": STORE_URL, "WORKER_CONCURRENCY": 1} | host.settings
+            # Also a folder with other files than the stored ones stays until it is used again.
+            lasting = {"WORKSPACE_SWEEP_SECONDS": 3600}
+            settings = {"BUNDLE_STORE_URL": STORE_URL, "WORKER_CONCURRENCY": 1} | lasting | host.settings
             stack.enter_context(working(server.database_url, tmp_path_factory.mktemp("worker"), **settings))
         yield Pair(*hosts)
 

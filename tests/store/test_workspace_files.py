@@ -187,3 +187,16 @@ async def test_a_deleted_session_frees_its_contents(world: World, files: Session
     assert (await world.delete(f"/v1/sessions/{fork_id}")).status_code == 204
     await purge_deleted_sessions(files.database)
     assert await left() == 0
+
+
+async def test_thousands_of_files_are_stored_within_the_statement_timeout(files: SessionFiles) -> None:
+    """Comparing every path with every other takes longer than the timeout, however often it is tried."""
+    await files.put([b"text"])
+    new = [stored_file(f"{number // 50}/{number}") for number in range(6_000)]
+    assert await files.apply([*new, stored_folder("empty")]) == 1
+    more = [stored_file(f"{number}/more/file") for number in range(120)]
+    assert await files.apply([*more, stored_file("empty/file")], [file.path for file in new[:3_000]]) == 2
+    left = [file.path for file in (*new[3_000:], *more)]
+    assert await files.paths() == sorted([*left, "empty/file"])
+    with pytest.raises(PathConflict):
+        await files.apply([stored_file(f"{number}/more") for number in range(120)])

@@ -2,13 +2,15 @@
 
 import io
 import os
+import sys
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from quarterdeck.blobs import blob_store
 from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
-from quarterdeck.blobs.model import PIECE_BYTES
+from quarterdeck.blobs.model import PIECE_BYTES, Blob
 
 SHA256, GENERATION = "ab" * 32, uuid4()
 # Not a whole number of pieces.
@@ -70,6 +72,32 @@ async def test_is_on_the_disk_with_every_name_that_leads_to_it(
     synced.clear()
     await put(open_blob_store(None, folder.parent))
     assert synced == [folder, path, path.parent]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs syncfs of Linux")
+async def test_many_contents_are_brought_to_the_disk_together(
+    bundles: BlobStore, folder: Path, synced: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contents = {Blob(f"{number:02x}" * 32, uuid4()): io.BytesIO(b"%d" % number) for number in range(200)}
+    sync, there = blob_store._sync_all, []
+
+    def noting(descriptor: int) -> None:
+        there.append((Path(f"/proc/self/fd/{descriptor}").readlink(), len(files(folder))))
+        sync(descriptor)
+
+    monkeypatch.setattr(blob_store, "_sync_all", noting)
+    await bundles.put_all(contents)
+    assert there == [(folder, 200)], "once, after all are written"
+    assert synced == [folder], "the names of subfolders"
+    for number, blob in enumerate(contents):
+        assert await bundles.read(blob.sha256, blob.generation, 0, 3) == b"%d" % number
+
+    def failing(_: int) -> None:
+        raise OSError("the disk is broken")
+
+    monkeypatch.setattr(blob_store, "_sync_all", failing)
+    with pytest.raises(OSError, match="broken"):
+        await bundles.put_all(contents)
 
 
 async def test_partial_file_of_a_crash_is_completed(bundles: BlobStore, folder: Path) -> None:

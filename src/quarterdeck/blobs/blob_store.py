@@ -1,10 +1,11 @@
 """Stores blobs by SHA-256 and generation, in a folder or an object store. A name always has the same content."""
 
 import asyncio
+import ctypes
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -34,6 +35,12 @@ _CLIENT: "ClientConfig" = {
 }
 # Parts of 5 MiB, of one content, that are uploaded at a time. They are held in memory.
 _PARTS_AT_ONCE = 1
+# Contents that are uploaded at the same time, for one caller.
+_UPLOADS_AT_ONCE = 8
+# So many contents are brought to the disk by one syncfs, which is many times faster than fsync of each file and folder.
+# It also waits for what others have written to this file system.
+_SYNC_AT_ONCE = 32
+_libc = ctypes.CDLL(None, use_errno=True)
 _RETRY: "RetryConfig" = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}
 
 
@@ -49,34 +56,59 @@ class BlobStore:
         # of 5 MiB of each content in memory.
         self._folder = folder
         # Subfolders whose directory entries are on the disk.
-        self._synced: set[Path] = set()
+        self._synced: set[str] = set()
 
     async def put(self, sha256: str, generation: UUID, content: IO[bytes]) -> None:
         """Returns when the content would survive a power cut. The row that names it is committed after this."""
-        name = _name(sha256, generation)
-        content.seek(0)
-        if self._folder is not None:
-            await asyncio.to_thread(self._write, content, self._folder, name)
-            return
-        try:
-            await obstore.put_async(self._store, name, content, max_concurrency=_PARTS_AT_ONCE)
-        except (BaseError, FileNotFoundError) as fault:
-            # FileNotFoundError: there is no such bucket.
-            raise errors.unavailable() from fault
+        await self.put_all({Blob(sha256, generation): content})
 
-    def _write(self, content: IO[bytes], folder: Path, name: str) -> None:
+    async def put_all(self, contents: Mapping[Blob, IO[bytes]]) -> None:
+        """As `put`. After an error, some of them may be stored."""
+        for content in contents.values():
+            content.seek(0)
+        if self._folder is not None:
+            await asyncio.to_thread(self._write_all, contents, str(self._folder))
+            return
+        places = asyncio.Semaphore(_UPLOADS_AT_ONCE)
+
+        async def upload(blob: Blob, content: IO[bytes]) -> None:
+            async with places:
+                await obstore.put_async(
+                    self._store, _name(blob.sha256, blob.generation), content, max_concurrency=_PARTS_AT_ONCE
+                )
+
+        # Not a TaskGroup, which would hide the error in a group. All have ended before the caller closes the contents.
+        for result in await asyncio.gather(*(upload(*one) for one in contents.items()), return_exceptions=True):
+            if isinstance(result, (BaseError, FileNotFoundError)):
+                # FileNotFoundError: there is no such bucket.
+                raise errors.unavailable() from result
+            if result is not None:
+                raise result
+
+    def _write_all(self, contents: Mapping[Blob, IO[bytes]], folder: str) -> None:
         """Writes in place, without truncating. An existing file has the same content or the start of it: a crash left
         it, or another push is writing it. So readers are not disturbed, and a crash leaves no file without a row."""
-        path = folder / name
-        if path.parent not in self._synced:
-            path.parent.mkdir(exist_ok=True)
+        parents = {f"{folder}/{blob.sha256[:2]}" for blob in contents}
+        if unsynced := parents - self._synced:
+            for parent in unsynced:
+                Path(parent).mkdir(exist_ok=True)
             _sync(folder)
-            self._synced.add(path.parent)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o666), "wb") as file:
-            shutil.copyfileobj(content, file, PIECE_BYTES)
-            file.flush()
-            os.fsync(file.fileno())
-        _sync(path.parent)
+            self._synced |= unsynced
+        at_once = len(contents) >= _SYNC_AT_ONCE and hasattr(_libc, "syncfs")
+        # Opened first: it reports errors since then.
+        with _opened(folder) as descriptor:
+            for blob, content in contents.items():
+                path = f"{folder}/{_name(blob.sha256, blob.generation)}"
+                with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666), "wb") as file:
+                    shutil.copyfileobj(content, file, PIECE_BYTES)
+                    file.flush()
+                    if not at_once:
+                        os.fsync(file.fileno())
+            if at_once:
+                _sync_all(descriptor)
+                return
+        for parent in parents:
+            _sync(parent)
 
     async def read(self, sha256: str, generation: UUID, start: int, end: int) -> bytes:
         """One piece of a blob. Pieces are fetched one by one, so that a slow reader holds one piece and no
@@ -107,7 +139,8 @@ class BlobStore:
         return stack.enter_context(self._places[-1]._open(name))
 
     def _open(self, name: str) -> AbstractContextManager[Source]:
-        return self._download(name) if self._folder is None else (self._folder / name).open("rb")
+        # Text instead of a Path, which takes longer than opening a small file.
+        return self._download(name) if self._folder is None else open(f"{self._folder}/{name}", "rb")
 
     @contextmanager
     def _download(self, name: str) -> Iterator[Source]:
@@ -190,9 +223,22 @@ def _name(sha256: str, generation: UUID) -> str:
     return f"{sha256[:2]}/{sha256}.{generation.hex}"
 
 
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
+def _sync(folder: str) -> None:
+    with _opened(folder) as descriptor:
         os.fsync(descriptor)
+
+
+def _sync_all(folder: int) -> None:
+    """The whole file system that the folder is in."""
+    if _libc.syncfs(folder) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+@contextmanager
+def _opened(folder: str) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield descriptor
     finally:
         os.close(descriptor)

@@ -1,6 +1,5 @@
 """Stores contents as blobs, and reads them."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Hashable, Iterable, Mapping
 from typing import IO
 
@@ -13,8 +12,6 @@ from quarterdeck.core import errors
 from quarterdeck.core.ids import new_id
 from quarterdeck.db.database import Connection, Database
 
-# Contents that are written at the same time, for one caller.
-_PUTS_AT_ONCE = 8
 # How much of a download is in memory at a time.
 _PIECE_BYTES = 256 * 1024
 
@@ -39,16 +36,7 @@ async def put(database: Database, blobs: BlobStore, contents: Mapping[str, NewBl
         )
 
     touched = await database.statement(touch, repeatable=True, owner=owner)
-    places = asyncio.Semaphore(_PUTS_AT_ONCE)
-
-    async def write(blob: Blob) -> None:
-        async with places:
-            await blobs.put(blob.sha256, blob.generation, contents[blob.sha256].content)
-
-    # Not a TaskGroup, which would hide the error in a group. All have ended before the caller closes the contents.
-    for result in await asyncio.gather(*map(write, touched), return_exceptions=True):
-        if isinstance(result, BaseException):
-            raise result
+    await blobs.put_all({blob: contents[blob.sha256].content for blob in touched})
 
 
 async def find(connection: Connection, sha256s: Iterable[str]) -> dict[str, Blob]:

@@ -21,6 +21,8 @@ class WorkspaceSettings(Struct, frozen=True):
     folder: Annotated[str, Meta(min_length=1)] | None = None
     # Folders that a worker keeps after the last run in them, so that the next run starts sooner.
     kept_folders: Annotated[int, Meta(ge=0)] = 50
+    # How often a worker looks for copies on its disk of what was deleted.
+    sweep_seconds: Seconds = 20.0
 
 
 class SandboxSettings(Struct, frozen=True):

@@ -256,6 +256,11 @@ async def used_versions(
     return await store.used_versions(connection, workspace_id, wanted)
 
 
+async def stored_archives(connection: Connection, sha256s: Sequence[str]) -> set[str]:
+    """Those of the archives that a version of a skill still has, in any workspace."""
+    return await store.stored_archives(connection, sha256s)
+
+
 async def files_of(connection: Connection, workspace_id: UUID, skill_id: UUID, version: int) -> list[ManifestFile]:
     found = await store.version(connection, workspace_id, skill_id, version)
     return [] if found is None else stored_bundle(found).files

@@ -123,6 +123,7 @@ JOIN skills s ON s.id = u.skill_id AND s.workspace_id = %s
 JOIN skill_versions v ON v.skill_id = s.id AND v.version = u.version
 JOIN bundles b ON b.sha256 = v.bundle_sha256
 """
+_STORED_ARCHIVES = "SELECT DISTINCT bundle_sha256 FROM skill_versions WHERE bundle_sha256 = ANY (%s)"
 _LOCK = """
 SELECT revision, name, latest_version, default_version, archived_at IS NOT NULL
 FROM skills WHERE workspace_id = %s AND id = %s FOR NO KEY UPDATE
@@ -238,6 +239,11 @@ async def usable(connection: Connection, workspace_id: UUID, skill_id: UUID) -> 
 async def of_session(connection: Connection, session_id: UUID) -> list[UsableVersion]:
     rows = await (await connection.execute(_OF_SESSION, (session_id,))).fetchall()
     return [_usable_version(*row) for row in rows]
+
+
+async def stored_archives(connection: Connection, sha256s: Sequence[str]) -> set[str]:
+    wanted = [bytes.fromhex(sha256) for sha256 in sha256s]
+    return {row[0].hex() for row in await (await connection.execute(_STORED_ARCHIVES, (wanted,))).fetchall()}
 
 
 async def used_versions(

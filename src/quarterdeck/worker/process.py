@@ -89,6 +89,8 @@ async def _work(settings: Settings) -> None:
         asyncio.create_task(_deliver_webhooks(database, settings)),
         asyncio.create_task(_backfill_search(database)),
     ]
+    if workspaces is not None:
+        background.append(asyncio.create_task(_sweep_copies(workspaces, settings.workspace.sweep_seconds)))
 
     def stop() -> None:
         # Only once: a second cancellation would interrupt the hand-back of runs.
@@ -181,6 +183,15 @@ async def _recover_runs(database: Database, settings: Settings) -> None:
         except Exception as fault:
             log.warning("recovery failed; trying again", exc_info=fault)
         await asyncio.sleep(settings.worker.sweep_seconds)
+
+
+async def _sweep_copies(workspaces: Workspaces, pause_seconds: float) -> None:
+    while True:
+        await asyncio.sleep(pause_seconds)
+        try:
+            await workspaces.sweep()
+        except Exception as fault:
+            log.warning("deleting copies of deleted files failed; trying again", exc_info=fault)
 
 
 async def _give_turns(database: Database, driver: RunDriver) -> None:

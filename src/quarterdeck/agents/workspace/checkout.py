@@ -2,10 +2,11 @@
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
+from itertools import groupby, islice
 
 from msgspec import Struct
 
@@ -18,6 +19,8 @@ from quarterdeck.blobs.model import PIECE_BYTES
 
 # Contents that are fetched at the same time.
 _FETCHES = 8
+# Files that a thread writes before it takes others.
+_PART = 50
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -37,7 +40,7 @@ def checkout(target: Target, wanted: list[ManifestFile], known: dict[str, Known]
     """`known`: all files that are in the folder. Returns those that are in it now. After an exception the folder must
     not be used."""
     by_path = {file.path: file for file in wanted}
-    kept = {path: one for path, one in known.items() if path in by_path and is_same(one.file, by_path[path])}
+    kept = {path: one for path, one in known.items() if path in by_path and _is_same(one.file, by_path[path])}
     for path in sorted(known.keys() - kept.keys(), reverse=True):
         _remove(target.folder, path)
     missing = [file for file in wanted if file.path not in kept]
@@ -46,13 +49,20 @@ def checkout(target: Target, wanted: list[ManifestFile], known: dict[str, Known]
     for folder in sorted(parents_of_all(file.path for file in missing)):
         os.close(make_folders(target.folder, folder, target.owner))
     with ThreadPoolExecutor(_FETCHES) as threads:
-        for file, one in zip(missing, threads.map(lambda file: _write(target, file), missing), strict=True):
-            kept[file.path] = one
+        for written in threads.map(lambda part: _write_part(target, part), _parts(missing)):
+            kept |= written
     return kept
 
 
-def is_same(one: StoredFile, other: StoredFile) -> bool:
-    return all(getattr(one, field) == getattr(other, field) for field in StoredFile.__struct_fields__)
+def _parts(files: list[ManifestFile]) -> Iterator[list[ManifestFile]]:
+    """Files of one folder, which is opened once for all of them. Not too many, so that all threads have work."""
+    for _, in_folder in groupby(files, lambda file: file.path.rpartition("/")[0]):
+        while part := list(islice(in_folder, _PART)):
+            yield part
+
+
+def _is_same(one: StoredFile, other: ManifestFile) -> bool:
+    return one == _stored(other)
 
 
 def _remove(folder: int, path: str) -> None:
@@ -78,25 +88,32 @@ def _open_writable(folder: int, path: str) -> int:
     return opened
 
 
-def _write(target: Target, file: ManifestFile) -> Known:
-    if target.stopped():
-        raise InterruptedError
-    above, _, name = file.path.rpartition("/")
-    with descriptor(_open_writable(target.folder, above)) as parent:
-        if file.kind is FileKind.FOLDER:
-            with suppress(FileExistsError):
-                os.mkdir(name, dir_fd=parent)
-            own(parent, name, file.mode, target.owner)
-        elif file.kind is FileKind.LINK:
-            assert file.target is not None
-            os.symlink(file.target, name, dir_fd=parent)
-            if target.owner is not None:
-                os.chown(name, target.owner, target.owner, dir_fd=parent, follow_symlinks=False)
-        else:
-            _write_content(target, file, parent, name)
-        time_ns = (file.modified_at - EPOCH) // timedelta(microseconds=1) * 1000
-        os.utime(name, ns=(time_ns, time_ns), dir_fd=parent, follow_symlinks=False)
-        return Known(_stored(file), signature_of(os.stat(name, dir_fd=parent, follow_symlinks=False)))
+def _write_part(target: Target, part: list[ManifestFile]) -> dict[str, Known]:
+    written: dict[str, Known] = {}
+    with descriptor(_open_writable(target.folder, part[0].path.rpartition("/")[0])) as parent:
+        for file in part:
+            if target.stopped():
+                raise InterruptedError
+            written[file.path] = _write(target, file, parent)
+    return written
+
+
+def _write(target: Target, file: ManifestFile, parent: int) -> Known:
+    name = file.path.rpartition("/")[2]
+    if file.kind is FileKind.FOLDER:
+        with suppress(FileExistsError):
+            os.mkdir(name, dir_fd=parent)
+        own(parent, name, file.mode, target.owner)
+    elif file.kind is FileKind.LINK:
+        assert file.target is not None
+        os.symlink(file.target, name, dir_fd=parent)
+        if target.owner is not None:
+            os.chown(name, target.owner, target.owner, dir_fd=parent, follow_symlinks=False)
+    else:
+        _write_content(target, file, parent, name)
+    time_ns = (file.modified_at - EPOCH) // timedelta(microseconds=1) * 1000
+    os.utime(name, ns=(time_ns, time_ns), dir_fd=parent, follow_symlinks=False)
+    return Known(_stored(file), signature_of(os.stat(name, dir_fd=parent, follow_symlinks=False)))
 
 
 def _write_content(target: Target, file: ManifestFile, parent: int, name: str) -> None:
@@ -120,4 +137,12 @@ def _write_content(target: Target, file: ManifestFile, parent: int, name: str) -
 
 
 def _stored(file: ManifestFile) -> StoredFile:
-    return StoredFile(**{field: getattr(file, field) for field in StoredFile.__struct_fields__})
+    return StoredFile(
+        path=file.path,
+        kind=file.kind,
+        sha256=file.sha256,
+        bytes=file.bytes,
+        mode=file.mode,
+        target=file.target,
+        modified_at=file.modified_at,
+    )

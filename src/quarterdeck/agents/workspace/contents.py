@@ -14,8 +14,8 @@ from quarterdeck.blobs.model import PIECE_BYTES
 from quarterdeck.blobs.spool import open_spool
 from quarterdeck.skills.model import shown
 
-# Of one batch. Each content is a temporary file while it is being stored.
-_BATCH_FILES = 64
+# Of one batch. Each content is a spool while it is being stored: at most one in 256 KiB of them is an open file.
+_BATCH_FILES = 1_000
 _BATCH_BYTES = 32 * 1024 * 1024
 
 

@@ -9,7 +9,7 @@ import os
 import secrets
 import stat
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -67,11 +67,13 @@ class Folders:
         self._idle: OrderedDict[UUID, Folder] = OrderedDict()
         self._threads = ThreadPoolExecutor(_THREADS, "workspaces")
         self._removals = ThreadPoolExecutor(1, "removals")
+        # Could not be removed. For example, a process that is being killed still wrote to it.
+        self._left: deque[Path] = deque()
+        self._base = base
         base.mkdir(parents=True, exist_ok=True)
         with descriptor(_open_own(base)) as opened:
             # Nobody may take the new root for a dead one before it is locked.
             fcntl.flock(opened, fcntl.LOCK_EX)
-            dead = list(_dead_roots(base))
             self.root = base / secrets.token_hex(8)
             self.root.mkdir()
             self.root.chmod(_PASSAGE_MODE)
@@ -80,8 +82,7 @@ class Folders:
         self.sessions = self._subfolder("sessions", _PASSAGE_MODE)
         self.skills = self._subfolder("skills", 0o755)
         self.spools = self._subfolder("spools", 0o700)
-        for path, lock in dead:
-            self._removals.submit(_remove_root, path, lock)
+        self.remove_left()
 
     def _subfolder(self, name: str, mode: int) -> Path:
         path = self.root / name
@@ -116,6 +117,16 @@ class Folders:
         while len(self._idle) > self._kept:
             self.discard(self._idle.popitem(last=False)[1])
 
+    def idle(self) -> list[Folder]:
+        """Those that no run uses."""
+        return list(self._idle.values())
+
+    def forget(self, folder: Folder) -> None:
+        """Removes an idle folder, unless a run has taken it meanwhile."""
+        if self._idle.get(folder.session_id) is folder:
+            del self._idle[folder.session_id]
+            self.discard(folder)
+
     def discard(self, folder: Folder) -> None:
         folder.discard()
         self._removals.submit(self._remove_folder, folder)
@@ -123,12 +134,29 @@ class Folders:
     def _remove_folder(self, folder: Folder) -> None:
         with folder.lock:
             os.close(folder.descriptor)
-            _remove(folder.path)
+            self._remove(folder.path)
         if self._users is not None:
             self._users.release(folder.workspace_id)
 
     def remove_later(self, path: Path) -> None:
-        self._removals.submit(_remove, path)
+        self._removals.submit(self._remove, path)
+
+    def remove_left(self) -> None:
+        """Removes the roots of dead workers, and tries again what could not be removed."""
+        while self._left:
+            self.remove_later(self._left.popleft())
+        self._removals.submit(self._remove_dead_roots)
+
+    def _remove_dead_roots(self) -> None:
+        with descriptor(_open_own(self._base)) as opened:
+            fcntl.flock(opened, fcntl.LOCK_EX)
+            dead = _dead_roots(self._base)
+        for path, lock in dead:
+            _remove_root(path, lock)
+
+    def _remove(self, path: Path) -> None:
+        if not _removed(path):
+            self._left.append(path)
 
     async def run(self, folder: Folder, work: Callable[[], T]) -> T:
         """Work on the files of a folder, in a thread. It goes on after a cancellation, so the folder must be
@@ -210,13 +238,17 @@ def _dead_roots(base: Path) -> list[tuple[Path, int]]:
 
 
 def _remove_root(path: Path, lock: int) -> None:
-    _remove(path)
+    _removed(path)
     os.close(lock)
 
 
-def _remove(path: Path) -> None:
+def _removed(path: Path) -> bool:
     try:
         with descriptor(os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as parent:
             remove_tree(parent, path.name)
     except Exception as fault:
-        log.warning("a folder could not be removed; the next worker tries again", exc_info=fault)
+        if not path.exists():
+            return True
+        log.warning("a folder could not be removed; trying again later", exc_info=fault)
+        return False
+    return True

@@ -59,20 +59,32 @@ class SkillFolders:
 
     def release(self, archives: Iterable[Blob]) -> None:
         self._holders.subtract(archives)
-        for archive in [one for one in self._unpacked if self._holders[one] <= 0]:
+        for archive in self.idle():
             if len(self._unpacked) <= self._kept:
                 break
-            task = self._unpacked[archive]
-            if task.done():
-                del self._unpacked[archive], self._holders[archive]
-                if not task.cancelled() and task.exception() is None:
-                    self._folders.remove_later(task.result())
+            self.forget(archive)
+
+    def idle(self) -> list[Blob]:
+        """Those that no run uses."""
+        return [archive for archive in self._unpacked if self._holders[archive] <= 0]
+
+    def forget(self, archive: Blob) -> None:
+        """Removes an unpacked skill, unless a run uses it."""
+        task = self._unpacked.get(archive)
+        if task is not None and task.done() and self._holders[archive] <= 0:
+            del self._unpacked[archive], self._holders[archive]
+            if not task.cancelled() and task.exception() is None:
+                self._folders.remove_later(task.result())
 
     async def _unpack(self, source: SkillSource) -> Path:
         files = await source.files()
         target = self._folders.skills / f"{source.archive.sha256}-{secrets.token_hex(4)}"
-        await asyncio.to_thread(_make_files, target, files)
-        await source.unpack(files, {file.path: _Writer(target / file.path).write for file in files})
+        try:
+            await asyncio.to_thread(_make_files, target, files)
+            await source.unpack(files, {file.path: _Writer(target / file.path).write for file in files})
+        except BaseException:
+            self._folders.remove_later(target)
+            raise
         return target
 
 

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 from uuid import UUID
 
 from quarterdeck.agents.refusal import Refusal
-from quarterdeck.agents.workspace.checkout import Target, checkout, is_same
+from quarterdeck.agents.workspace.checkout import Target, checkout
 from quarterdeck.agents.workspace.contents import Content, batches, read_contents
 from quarterdeck.agents.workspace.folders import Folder, Folders
 from quarterdeck.agents.workspace.model import FileChanges, FileKind, Manifest, StoredFile
@@ -166,21 +166,21 @@ class Workspace:
         for one in changed:
             if one.kind is not FileKind.FILE:
                 files[one.path] = _updated(known.get(one.path), _stored_file(one), one.signature)
+        # Contents of stored files are there: their rows refer to them until the changes are stored.
+        there = {one.file.sha256 for one in known.values()}
         for batch in batches([one for one in changed if one.kind is FileKind.FILE]):
-            for content in await self._store(folder, batch):
+            for content in await self._store(folder, batch, there):
                 file = _stored_file(content.found, content)
                 files[file.path] = _updated(known.get(file.path), file, content.signature)
         if sum(one.file.bytes for one in files.values()) > self._settings.bytes:
             raise out_of_bounds(f"more than {self._settings.bytes} bytes in all files together")
-        written = [
-            one.file for path, one in files.items() if path not in known or not is_same(known[path].file, one.file)
-        ]
+        written = [one.file for path, one in files.items() if not _is_stored(known.get(path), one)]
         deleted = [path for path in known if path not in files]
         folder.files = files
         return FileChanges(written, deleted) if written or deleted else None
 
-    async def _store(self, folder: Folder, batch: list[Found]) -> list[Content]:
-        """The contents, whose spools are closed."""
+    async def _store(self, folder: Folder, batch: list[Found], there: set[str | None]) -> list[Content]:
+        """The contents, whose spools are closed. `there`: SHA-256 of contents that need not be stored."""
         contents = await self._folders.run(
             folder,
             lambda: read_contents(
@@ -188,8 +188,6 @@ class Workspace:
             ),
         )
         try:
-            # Contents of stored files are there: their rows refer to them until the changes are stored.
-            there = {one.file.sha256 for one in folder.files.values()}
             await self._stored.put(
                 {one.sha256: NewBlob(one.spool, one.size) for one in contents if one.sha256 not in there}
             )
@@ -210,6 +208,10 @@ def _stored_file(found: Found, content: Content | None = None) -> StoredFile:
         target=found.target,
         modified_at=modified_at(signature),
     )
+
+
+def _is_stored(known: Known | None, one: Known) -> bool:
+    return known is one or (known is not None and known.file == one.file)
 
 
 def _updated(known: Known | None, file: StoredFile, signature: Signature) -> Known:

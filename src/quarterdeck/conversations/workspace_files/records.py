@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from quarterdeck.agents.workspace import rules
-from quarterdeck.agents.workspace.model import FileChanges, Manifest
+from quarterdeck.agents.workspace.model import FileChanges, FileKind, Manifest, StoredFile
 from quarterdeck.agents.workspace.rules import PathConflict
 from quarterdeck.conversations.workspace_files import store
 from quarterdeck.db.database import Connection
@@ -26,16 +26,18 @@ async def apply_changes(connection: Connection, session_id: UUID, changes: FileC
             await store.delete(connection, session_id, changes.deleted)
         if changes.written:
             await store.write(connection, session_id, changes.written)
-            await _check_folders(connection, session_id, [file.path for file in changes.written])
+            await _check_folders(connection, session_id, changes.written)
         found = await store.next_revision(connection, session_id)
     assert found is not None, "the session exists while its lock is held by a run or an input"
     return found
 
 
-async def _check_folders(connection: Connection, session_id: UUID, written: list[str]) -> None:
-    paths = [*written, *rules.parents_of_all(written)]
-    await store.delete_filled_folders(connection, session_id, paths)
-    if await store.has_file_as_folder(connection, session_id, paths):
+async def _check_folders(connection: Connection, session_id: UUID, written: list[StoredFile]) -> None:
+    """A folder has a row only while it is empty; nothing else is at the path of a folder."""
+    kinds = {file.path: file.kind for file in written}
+    filled = await store.folders(connection, session_id, list(kinds))
+    deleted = await store.delete(connection, session_id, [*filled, *rules.parents_of_all(kinds)])
+    if deleted - {FileKind.FOLDER}:
         raise PathConflict("A file would have the path of a folder.")
 
 
@@ -52,6 +54,11 @@ async def read_manifest(connection: Connection, session_id: UUID) -> Manifest | 
 async def revision(connection: Connection, session_id: UUID) -> int | None:
     """None: the session was deleted."""
     return await store.revision(connection, session_id)
+
+
+async def revisions(connection: Connection, session_ids: Sequence[UUID]) -> dict[UUID, int]:
+    """Without those of deleted sessions."""
+    return await store.revisions(connection, session_ids)
 
 
 async def copy_to_fork(connection: Connection, from_session: UUID, to_session: UUID) -> None:

@@ -1,6 +1,6 @@
 """SQL for the files of sessions. Writers hold the lock of the session (`events.log.lock_session`)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -10,8 +10,13 @@ from quarterdeck.agents.workspace.model import FileKind, Manifest, ManifestFile,
 from quarterdeck.conversations.workspace_files.model import SessionFileBody
 from quarterdeck.db.database import Connection
 
-_DELETE = "DELETE FROM session_files WHERE session_id = %s AND path = ANY (%s::text[])"
-# One JSON text instead of an array for each column: psycopg takes a second to write arrays of 20,000 values.
+# Files of one statement: a tenth of a second of work, so that a busy server does not exceed the statement timeout.
+_WRITE_BATCH = 2_000
+# JSON texts instead of arrays: psycopg takes a second to write arrays of 20,000 values.
+_DELETE = """
+DELETE FROM session_files WHERE session_id = %s AND path = ANY (ARRAY(SELECT json_array_elements_text(%s::json)))
+RETURNING kind
+"""
 _WRITE = """
 INSERT INTO session_files (session_id, path, kind, sha256, bytes, mode, target, modified_at)
 SELECT %s, w.path, w.kind, decode(w.sha256, 'hex'), w.bytes, w.mode, w.target, w.modified_at
@@ -21,32 +26,28 @@ FROM json_to_recordset(%s::json) AS w (
 ON CONFLICT (session_id, path) DO UPDATE SET kind = excluded.kind, sha256 = excluded.sha256, bytes = excluded.bytes,
     mode = excluded.mode, target = excluded.target, modified_at = excluded.modified_at
 """
-# A folder has a row only while it is empty.
-_DELETE_FILLED_FOLDERS = """
-DELETE FROM session_files f
-WHERE f.session_id = %s AND f.path = ANY (%s::text[]) AND f.kind = 'folder'
-  AND EXISTS (
-    SELECT FROM session_files b WHERE b.session_id = f.session_id AND b.path > f.path || '/' AND b.path < f.path || '0'
-  )
-"""
-# `0` follows `/` in the collation of paths.
-_HAS_FILE_AS_FOLDER = """
-SELECT EXISTS (
-    SELECT FROM session_files f
-    WHERE f.session_id = %s AND f.path = ANY (%s::text[]) AND EXISTS (
-        SELECT FROM session_files b
-        WHERE b.session_id = f.session_id AND b.path > f.path || '/' AND b.path < f.path || '0'
-    )
-)
+# `0` follows `/` in the collation of paths. A subquery with LIMIT, because it cannot become a join, which may compare
+# every path with every other: it is one search in the primary key for each path.
+_FOLDERS = """
+SELECT w.path FROM json_array_elements_text(%s::json) AS w (path)
+WHERE (
+    SELECT b.kind FROM session_files b
+    WHERE b.session_id = %s AND b.path > w.path || '/' AND b.path < w.path || '0' ORDER BY b.path LIMIT 1
+) IS NOT NULL
 """
 _DELETE_ALL = "DELETE FROM session_files WHERE session_id = %s"
 _NEXT_REVISION = "UPDATE sessions SET files_revision = files_revision + 1 WHERE id = %s RETURNING files_revision"
 _REVISION = "SELECT files_revision FROM sessions WHERE id = %s"
-# One statement: the files are those of the revision.
+_REVISIONS = "SELECT id, files_revision FROM sessions WHERE id = ANY (%s)"
+# One statement: the files are those of the revision. As JSON: the rows of 20,000 files would block the event loop.
 _MANIFEST = """
-SELECT s.files_revision, f.path, f.kind, f.sha256, f.bytes, f.mode, f.target, f.modified_at, b.generation
-FROM sessions s LEFT JOIN session_files f ON f.session_id = s.id LEFT JOIN bundles b ON b.sha256 = f.sha256
-WHERE s.id = %s ORDER BY f.path
+SELECT s.files_revision, (
+    SELECT coalesce(json_agg(json_build_object(
+        'path', f.path, 'kind', f.kind, 'sha256', encode(f.sha256, 'hex'), 'bytes', f.bytes, 'mode', f.mode,
+        'target', f.target, 'modified_at', f.modified_at, 'generation', b.generation) ORDER BY f.path), '[]')::text
+    FROM session_files f LEFT JOIN bundles b ON b.sha256 = f.sha256 WHERE f.session_id = s.id
+)
+FROM sessions s WHERE s.id = %s
 """
 # The second bound of `path` keeps the search from starting before the prefix.
 _PAGE = """
@@ -81,8 +82,10 @@ WHERE ctid = ANY (ARRAY(SELECT ctid FROM session_attachments WHERE session_id = 
 """
 
 
-async def delete(connection: Connection, session_id: UUID, paths: Sequence[str]) -> None:
-    await connection.execute(_DELETE, (session_id, list(paths)))
+async def delete(connection: Connection, session_id: UUID, paths: Iterable[str]) -> set[FileKind]:
+    """Returns the kinds of what was deleted."""
+    rows = await (await connection.execute(_DELETE, (session_id, _json(list(paths))))).fetchall()
+    return {FileKind(row[0]) for row in rows}
 
 
 async def delete_all(connection: Connection, session_id: UUID) -> int:
@@ -90,17 +93,14 @@ async def delete_all(connection: Connection, session_id: UUID) -> int:
 
 
 async def write(connection: Connection, session_id: UUID, files: Sequence[StoredFile]) -> None:
-    await connection.execute(_WRITE, (session_id, msgspec.json.encode(files).decode()))
+    for start in range(0, len(files), _WRITE_BATCH):
+        await connection.execute(_WRITE, (session_id, _json(files[start : start + _WRITE_BATCH])))
 
 
-async def delete_filled_folders(connection: Connection, session_id: UUID, paths: Sequence[str]) -> None:
-    await connection.execute(_DELETE_FILLED_FOLDERS, (session_id, list(paths)))
-
-
-async def has_file_as_folder(connection: Connection, session_id: UUID, paths: Sequence[str]) -> bool:
-    """Whether one of these paths is a row and has rows below it."""
-    row = await (await connection.execute(_HAS_FILE_AS_FOLDER, (session_id, list(paths)))).fetchone()
-    return row is not None and row[0]
+async def folders(connection: Connection, session_id: UUID, paths: Sequence[str]) -> list[str]:
+    """Those of the paths that have rows below them."""
+    rows = await (await connection.execute(_FOLDERS, (_json(paths), session_id))).fetchall()
+    return [row[0] for row in rows]
 
 
 async def next_revision(connection: Connection, session_id: UUID) -> int | None:
@@ -113,12 +113,13 @@ async def revision(connection: Connection, session_id: UUID) -> int | None:
     return None if row is None else row[0]
 
 
+async def revisions(connection: Connection, session_ids: Sequence[UUID]) -> dict[UUID, int]:
+    return dict(await (await connection.execute(_REVISIONS, (list(session_ids),))).fetchall())
+
+
 async def manifest(connection: Connection, session_id: UUID) -> Manifest | None:
-    rows = await (await connection.execute(_MANIFEST, (session_id,))).fetchall()
-    if not rows:
-        return None
-    # A session without files has one row.
-    return Manifest(rows[0][0], [_manifest_file(row[1:]) for row in rows if row[1] is not None])
+    row = await (await connection.execute(_MANIFEST, (session_id,))).fetchone()
+    return None if row is None else Manifest(row[0], msgspec.json.decode(row[1], type=list[ManifestFile]))
 
 
 async def page(connection: Connection, session_id: UUID, after: str, prefix: str, count: int) -> list[SessionFileBody]:
@@ -156,6 +157,10 @@ async def purge(connection: Connection, session_id: UUID, batch: int) -> int:
     files = (await connection.execute(_PURGE_FILES, (session_id, batch))).rowcount
     attachments = (await connection.execute(_PURGE_ATTACHMENTS, (session_id, batch))).rowcount
     return max(files, attachments)
+
+
+def _json(value: Sequence[str] | Sequence[StoredFile]) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _manifest_file(row: tuple[Any, ...]) -> ManifestFile:
