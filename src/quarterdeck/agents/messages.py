@@ -3,7 +3,9 @@
 Imported only when a provider's model is used: pydantic-ai takes a second and 50 MB to import.
 """
 
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import msgspec
@@ -33,8 +35,14 @@ from quarterdeck.core.text_types import storable
 
 # Providers reject messages without a visible character; sessions accept them.
 _EMPTY = "(an empty message)"
-# Providers require that a conversation starts with the user.
+# Also in results of tools.
+_NO_OUTPUT = "(no output)"
+# Providers require that a conversation starts with the user, and some that its roles alternate.
 _REMOVED = "(an earlier message was removed)"
+# In the names and ids of calls, as all providers accept them. Models and compatible servers write others, too.
+_CALL_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}", re.ASCII)
+_OTHER_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]", re.ASCII)
+_MAX_NAME_CHARACTERS = 64
 # Fields that later requests do not need.
 _NOT_RECORDED = ("usage", "timestamp", "run_id", "conversation_id", "metadata", "provider_details")
 
@@ -61,12 +69,50 @@ def to_messages(turns: Sequence[Turn], instructions: str, model_name: str) -> li
                 outcome: Literal["failed", "success"] = "failed" if turn.is_error else "success"
                 results.append(ToolReturnPart(turn.name, _result(turn), turn.call_id, outcome=outcome))
             case AssistantTurn():
+                answer = _answer(turn, model_name)
+                if answer is None:
+                    continue
                 close_request()
-                messages += _answer(turn, model_name)
+                if not messages or isinstance(messages[-1], ModelResponse):
+                    messages.append(ModelRequest([UserPromptPart(_REMOVED)], instructions=instructions or None))
+                messages.append(answer)
     close_request()
-    if messages and isinstance(messages[0], ModelResponse):
-        messages.insert(0, ModelRequest([UserPromptPart(_REMOVED)], instructions=instructions or None))
-    return messages
+    return _with_accepted_calls(messages)
+
+
+def _with_accepted_calls(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """Names and ids of calls as all providers accept them: from few characters, and no id twice. Results follow their
+    calls in the same order."""
+    ids: set[str] = set()
+    calls: list[ToolCallPart] = []
+    accepted: list[ModelMessage] = []
+    for message in messages:
+        if isinstance(message, ModelResponse):
+            parts = [_accepted_call(part, ids) if isinstance(part, ToolCallPart) else part for part in message.parts]
+            calls = [part for part in parts if isinstance(part, ToolCallPart)]
+            accepted.append(replace(message, parts=parts))
+        else:
+            results = [part for part in message.parts if isinstance(part, ToolReturnPart)]
+            named = [
+                replace(result, tool_name=call.tool_name, tool_call_id=call.tool_call_id)
+                for call, result in zip(calls, results, strict=False)
+            ]
+            accepted.append(replace(message, parts=[*named, *message.parts[len(named) :]]))
+            calls = []
+    return accepted
+
+
+def _accepted_call(call: ToolCallPart, ids: set[str]) -> ToolCallPart:
+    name, call_id = call.tool_name, call.tool_call_id
+    if not _CALL_NAME.fullmatch(name):
+        name = _OTHER_CHARACTERS.sub("_", name)[:_MAX_NAME_CHARACTERS] or "_"
+    number = len(ids)
+    while call_id in ids or not _CALL_NAME.fullmatch(call_id):
+        number += 1
+        call_id = f"call_{number}"
+    ids.add(call_id)
+    unchanged = (name, call_id) == (call.tool_name, call.tool_call_id)
+    return call if unchanged else replace(call, tool_name=name, tool_call_id=call_id)
 
 
 def _prompt(inputs: Sequence[UserTurn]) -> str | list[UserContent]:
@@ -103,22 +149,28 @@ def document_names(prompt: UserPromptPart) -> Iterator[str]:
 def _result(turn: ToolResult) -> str | list[str | BinaryContent]:
     contents = turn.contents or (Content(),) * len(turn.images)
     pairs = list(zip(turn.images, contents, strict=True))
-    text = "\n".join([turn.content, *filter(None, (image_note(*pair) for pair in pairs))])
+    text = "\n".join(
+        [turn.content if turn.content.strip() else _NO_OUTPUT, *filter(None, (image_note(*pair) for pair in pairs))]
+    )
     images = [BinaryContent(one.data, media_type=image.media_type) for image, one in pairs if one.data is not None]
     return [text, *images] if images else text
 
 
-def _answer(turn: AssistantTurn, model_name: str) -> list[ModelMessage]:
+def _answer(turn: AssistantTurn, model_name: str) -> ModelResponse | None:
+    """None: it was empty. A model may give an empty answer, but providers reject empty messages."""
+    if not turn.text.strip() and not turn.tool_calls:
+        return None
     if isinstance(turn.record, dict) and turn.record.get("model") == model_name:
         try:
-            return ModelMessagesTypeAdapter.validate_python([turn.record.get("response")])
+            [response] = ModelMessagesTypeAdapter.validate_python([turn.record.get("response")])
+            if isinstance(response, ModelResponse):
+                return response
         except ValidationError:
             # Written by another version of pydantic-ai: use text and calls instead.
             pass
     text = [TextPart(turn.text)] if turn.text.strip() else []
     calls = [ToolCallPart(call.name, call.arguments, call.id) for call in turn.tool_calls]
-    # A model may give an empty answer, but providers reject empty messages.
-    return [ModelResponse([*text, *calls])] if text or calls else []
+    return ModelResponse([*text, *calls])
 
 
 def to_turn(response: ModelResponse, model_name: str) -> AssistantTurn:
