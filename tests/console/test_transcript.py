@@ -279,6 +279,7 @@ async def test_requeued_failed_and_follow_up_runs(console: ConsolePage, world: W
             ("run.failed", first, {"reason": "No more.", "next_run_id": second}),
             ("run.started", second, {"attempt": 1, "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736"}),
             ("input.consumed", second, {"input_id": "b", "step": 1}),
+            ("message", second, {"role": "assistant", "text": "Half an answ", "cut_off": "length"}),
             ("run.succeeded", second, {}),
             ("input.accepted", third, {"input_id": "c", "text": "anew"}),
         ],
@@ -294,6 +295,7 @@ async def test_requeued_failed_and_follow_up_runs(console: ConsolePage, world: W
         "✕ Failed: No more.",
         "1 input moved to the next run.",
         "Moved to the next run · Read at step 1",
+        "Cut off: it reached the limit of output tokens",
         "Started a run · Queued",
     ):
         await expect(transcript.get_by_text(text)).to_have_count(1)

@@ -20,6 +20,7 @@ from quarterdeck.agents.model import (
     AssistantTurn,
     Attachment,
     ContextExceeded,
+    CutOff,
     Model,
     ModelFailure,
     ModelOptions,
@@ -361,6 +362,33 @@ async def test_a_call_that_was_never_answered_is_answered_for_the_provider(diale
     async with talking(dialect, streams(dialect.text("ok"))) as talk:
         await talk.step(open_call)
         assert "No result" in str(talk.served.requests[0].body["messages"])
+
+
+@all_three
+async def test_answers_that_were_cut_off(dialect: Dialect) -> None:
+    async with talking(dialect, streams(dialect.cut_off("Half an", " answer")), streams(dialect.text("ok"))) as talk:
+        turn = (await talk.step()).turn
+        assert (turn.text, turn.cut_off) == ("Half an answer", CutOff.LENGTH)
+        assert (await talk.step([*HELLO, turn, UserTurn("Go on")])).turn.cut_off is None
+        body = talk.served.requests[1].body
+        last = (body.get("messages") or body["input"])[-1]
+    assert last["role"] == "user"
+    assert "(your answer above is not complete: it was cut off)" in str(last["content"])
+    assert "Go on" in str(last["content"])
+
+
+@all_three
+async def test_nothing_but_reasoning_before_the_cut(dialect: Dialect) -> None:
+    async with talking(dialect, streams(dialect.cut_off()), streams(dialect.text("ok"))) as talk:
+        turn = (await talk.step()).turn
+        assert (turn.text, turn.cut_off) == ("", CutOff.LENGTH)
+        assert (await talk.step([*HELLO, turn, UserTurn("Go on")])).turn.text == "ok"
+
+
+async def test_a_content_filter_cuts_answers_off() -> None:
+    filtered = streams(OPENAI.text("Half", reason="content_filter"))
+    async with talking(OPENAI, filtered) as talk:
+        assert (await talk.step()).turn.cut_off is CutOff.CONTENT_FILTER
 
 
 def called(call_id: str = "call_1", name: str = "read", result: str = "ok", text: str = "") -> list[Turn]:

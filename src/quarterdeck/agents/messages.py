@@ -29,7 +29,17 @@ from pydantic_core import PydanticSerializationError
 from quarterdeck.agents.arguments import MAX_LEVELS, read_arguments
 from quarterdeck.agents.attachments import PDF, block, image_note, is_text
 from quarterdeck.agents.context import with_results
-from quarterdeck.agents.model import AssistantTurn, Attachment, Content, ToolCall, ToolResult, ToolSpec, Turn, UserTurn
+from quarterdeck.agents.model import (
+    AssistantTurn,
+    Attachment,
+    Content,
+    CutOff,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    Turn,
+    UserTurn,
+)
 from quarterdeck.core.json_values import is_deeper
 from quarterdeck.core.text_types import storable
 
@@ -37,6 +47,8 @@ from quarterdeck.core.text_types import storable
 _EMPTY = "(an empty message)"
 # Also in results of tools.
 _NO_OUTPUT = "(no output)"
+# No protocol has a field for it.
+_CUT_OFF = "(your answer above is not complete: it was cut off)"
 # Providers require that a conversation starts with the user, and some that its roles alternate.
 _REMOVED = "(an earlier message was removed)"
 # In the names and ids of calls, as all providers accept them. Models and compatible servers write others, too.
@@ -70,12 +82,13 @@ def to_messages(turns: Sequence[Turn], instructions: str, model_name: str) -> li
                 results.append(ToolReturnPart(turn.name, _result(turn), turn.call_id, outcome=outcome))
             case AssistantTurn():
                 answer = _answer(turn, model_name)
-                if answer is None:
-                    continue
-                close_request()
-                if not messages or isinstance(messages[-1], ModelResponse):
-                    messages.append(ModelRequest([UserPromptPart(_REMOVED)], instructions=instructions or None))
-                messages.append(answer)
+                if answer is not None:
+                    close_request()
+                    if not messages or isinstance(messages[-1], ModelResponse):
+                        messages.append(ModelRequest([UserPromptPart(_REMOVED)], instructions=instructions or None))
+                    messages.append(answer)
+                if turn.cut_off is not None:
+                    inputs.append(UserTurn(_CUT_OFF))
     close_request()
     return _with_accepted_calls(messages)
 
@@ -179,7 +192,8 @@ def to_turn(response: ModelResponse, model_name: str) -> AssistantTurn:
         for part in response.parts
         if isinstance(part, ToolCallPart)
     ]
-    return AssistantTurn(storable(response.text or ""), calls, _record(response, model_name))
+    cut_off = CutOff(response.finish_reason) if response.finish_reason in list(CutOff) else None
+    return AssistantTurn(storable(response.text or ""), calls, _record(response, model_name), cut_off)
 
 
 def _record(response: ModelResponse, model_name: str) -> Any:

@@ -65,11 +65,25 @@ class ToolCall(Struct, frozen=True):
     arguments: dict[str, Any]
 
 
+class CutOff(StrEnum):
+    """Why an answer ends before its end. Also part of the event message."""
+
+    LENGTH = "length"
+    CONTENT_FILTER = "content_filter"
+
+    @property
+    def reason(self) -> str:
+        reached = "It reached the limit of output tokens."
+        return reached if self is CutOff.LENGTH else "The content filter of the provider ended it."
+
+
 class AssistantTurn(Struct, frozen=True):
     text: str
     tool_calls: list[ToolCall]
     # The provider's JSON form of this turn. Sent back unchanged if the model is the same.
     record: Any = None
+    # None: it is complete.
+    cut_off: CutOff | None = None
 
 
 class ResultImage(Struct, frozen=True, kw_only=True):
