@@ -271,6 +271,7 @@ async def test_requeued_failed_and_follow_up_runs(console: ConsolePage, world: W
             ("input.accepted", first, {"input_id": "a", "text": "begin"}),
             ("run.started", first, {"attempt": 1}),
             ("input.consumed", first, {"input_id": "a", "step": 1}),
+            ("settings.ignored", first, {"model": "openai:o3", "settings": ["temperature"]}),
             ("context.trimmed", first, {"dropped_turns": 2}),
             ("tool.call", first, {"call_id": "t", "name": "look_up", "arguments": {"what": "this"}}),
             ("run.requeued", first, {"reason": "Its worker was lost."}),
@@ -290,6 +291,7 @@ async def test_requeued_failed_and_follow_up_runs(console: ConsolePage, world: W
     for text in (
         "Started a run · Read at step 1",
         "2 earlier turns removed to fit the model's context.",
+        "Not sent, because openai:o3 does not take it: temperature.",
         "look_up No result",
         "The run was requeued: Its worker was lost.",
         "✕ Failed: No more.",

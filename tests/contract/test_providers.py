@@ -230,6 +230,49 @@ async def test_anthropic_gets_the_options() -> None:
             assert (body.get("temperature"), body["max_tokens"]) == sent
 
 
+@pytest.mark.filterwarnings("ignore:The model:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("dialect", "model", "effort", "ignored"),
+    [
+        (RESPONSES, "openai:o3", None, ("temperature",)),
+        (RESPONSES, "openai:gpt-5", None, ("temperature",)),
+        (RESPONSES, "openai:gpt-5", "low", ("temperature",)),
+        # Its reasoning is off unless it is asked for.
+        (RESPONSES, "openai:gpt-5.1", None, ()),
+        (RESPONSES, "openai:gpt-5.1", "low", ("temperature",)),
+        (RESPONSES, "openai:gpt-4o", None, ()),
+        (OPENAI, "openai:gpt-4o", None, ()),
+        (ANTHROPIC, "anthropic:claude-opus-4-7", None, ("temperature",)),
+        (ANTHROPIC, "anthropic:claude-sonnet-4-5", None, ()),
+    ],
+)
+async def test_settings_that_a_model_does_not_take_are_named(
+    dialect: Dialect, model: str, effort: Any, ignored: tuple[str, ...]
+) -> None:
+    """What is sent is what the step says. pydantic-ai warns of what it leaves out itself, which would fail here."""
+    options = ModelOptions(temperature=0.5, reasoning_effort=effort)
+    named = msgspec.structs.replace(dialect, model=model)
+    async with talking(named, streams(dialect.text("ok")), options=options) as talk:
+        assert (await talk.step()).ignored_settings == ignored
+        body = talk.served.requests[0].body
+        assert (body.get("temperature") is None) == ("temperature" in ignored)
+        sends_effort = bool(body.get("reasoning") or body.get("reasoning_effort") or body.get("thinking"))
+        assert sends_effort == (effort is not None and "reasoning_effort" not in ignored)
+
+
+async def test_groq_models_without_reasoning(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with provider(streams(GROQ.text("ok"))) as served:
+        monkeypatch.setenv("GROQ_API_KEY", KEY)
+        monkeypatch.setenv("GROQ_BASE_URL", served.url)
+        models = ModelRegistry(ModelSettings())
+        model = await models.resolve("groq:llama-3.1-8b-instant", ModelOptions(0.5, reasoning_effort="low"))
+        step = await model.step("", HELLO, [], lambda _: None)
+        await models.close()
+    assert step.ignored_settings == ("reasoning_effort",)
+    body = served.requests[0].body
+    assert (body["temperature"], "reasoning_effort" in body) == (0.5, False)
+
+
 async def test_openai_gets_the_conversation() -> None:
     async with talking(OPENAI, streams(OPENAI.text("ok"))) as talk:
         await talk.step(HISTORY)

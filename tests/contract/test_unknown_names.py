@@ -28,7 +28,10 @@ def test_every_body(operation: Operation) -> None:
         ({"settings": {"temprature": 1}}, "unknown field `temprature` - at `$.settings`. Known: temperature, "),
         ({"limits": {"run": {"max_token": 1}}}, "`max_token` - at `$.limits.run`. Known: max_cost_usd, max_tokens"),
         ({"limits": {"day": {}}}, "unknown field `day` - at `$.limits`. Known: run, session"),
-        ({"client_tools": [TOOL, TOOL | {"name": "b", "strict": True}]}, "`strict` - at `$.client_tools[1]`. Known: "),
+        (
+            {"client_tools": [TOOL, TOOL | {"name": "b", "strict": True}]},
+            "`strict` - at `$.client_tools[1]`. Known: ",
+        ),
         ({"skills": [{"skill_id": "x", "verson": 3}]}, "`verson` - at `$.skills[0]`. Known: skill_id, version"),
         ({"agent": {"agent_id": "x", "latest": True}}, "`latest` - at `$.agent`. Known: agent_id, version"),
         ({"x" * 9000: 1}, "Known: "),

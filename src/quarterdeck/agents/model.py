@@ -150,6 +150,8 @@ class Step(Struct, frozen=True):
     cached_tokens: int = 0
     # None: the price of the model is unknown.
     cost_usd: Decimal | None = None
+    # Names of options that were not sent, because the model does not take them.
+    ignored_settings: tuple[str, ...] = ()
 
 
 # Called with each piece of text as it arrives, for display only. After a failed try the text of the next try follows

@@ -15,7 +15,7 @@ ANTHROPIC_URL = "https://api.anthropic.com"
 # OpenAI's own: the common setting is not sent to models that pydantic-ai does not know, such as self-hosted ones.
 _OPENAI_EFFORT = "openai_reasoning_effort"
 # The common one: pydantic-ai turns it into the form that the model takes, an effort or a budget of tokens.
-_COMMON_EFFORT = "thinking"
+COMMON_EFFORT = "thinking"
 
 
 class Connection(Struct, frozen=True):
@@ -68,7 +68,7 @@ def connect_anthropic(api_key: str, base_url: str | None) -> Connection:
 
     client = AsyncAnthropic(api_key=api_key, base_url=base_url or ANTHROPIC_URL, max_retries=0)
     provider = AnthropicProvider(anthropic_client=client)
-    return Connection(lambda name: NamingModel(name, provider=provider), client.close, (api_key,), _COMMON_EFFORT)
+    return Connection(lambda name: NamingModel(name, provider=provider), client.close, (api_key,), COMMON_EFFORT)
 
 
 def connect_by_name(provider_name: str, secrets: tuple[str, ...]) -> Connection:
@@ -90,4 +90,4 @@ def connect_by_name(provider_name: str, secrets: tuple[str, ...]) -> Connection:
     def model(name: str) -> library.Model:
         return library.infer_model(f"{provider_name}:{name}", lambda _: provider)
 
-    return Connection(model, close, secrets, _COMMON_EFFORT)
+    return Connection(model, close, secrets, COMMON_EFFORT)

@@ -43,6 +43,11 @@ def cut_off_text(data: Mapping[str, Any]) -> str | None:
             return "Cut off: the content filter of the provider ended the answer."
 
 
+def ignored_text(data: Mapping[str, Any]) -> str:
+    """Of an event settings.ignored."""
+    return f"Not sent, because {data.get('model', '')} does not take it: {', '.join(data.get('settings') or [])}."
+
+
 class Stage(StrEnum):
     """How far an input has come. The values are shown to the user."""
 

@@ -62,6 +62,8 @@ class Agent:
         self._context_tokens = settings.context_tokens
         self._dropped_turns = 0
         self._reported_turns = 0
+        # Not sent with the last request, and not reported yet.
+        self._ignored_settings: tuple[str, ...] | None = None
         # Until a summary fails. Then older turns are cut off.
         self._summarises = settings.compaction == "summarise"
 
@@ -96,9 +98,12 @@ class Agent:
         self._dropped_turns = left_out + dropped
         kept = with_contents(kept, await self._attachments.load(wanted(kept)))
         schema = None if self._output is None else self._output.schema
-        return await step_with_retries(
+        step = await step_with_retries(
             self._model, self._instructions, kept, self.tools.specs, on_text, on_retry, self._settings, schema
         )
+        if self._ignored_settings is None:
+            self._ignored_settings = step.ignored_settings
+        return step
 
     def shorten(self, fault: ContextExceeded) -> None:
         """Halves the context: the model's window may be smaller than the setting, and tokens are estimated."""
@@ -153,7 +158,12 @@ class Agent:
 
     def notices(self) -> list[NewEvent]:
         """Events about the last step besides the model's answer."""
-        if self._dropped_turns == self._reported_turns:
-            return []
-        self._reported_turns = self._dropped_turns
-        return [NewEvent(EventType.CONTEXT_TRIMMED, {"dropped_turns": self._dropped_turns})]
+        found: list[NewEvent] = []
+        if self._ignored_settings:
+            data = {"model": self._model.name, "settings": list(self._ignored_settings)}
+            found.append(NewEvent(EventType.SETTINGS_IGNORED, data))
+            self._ignored_settings = ()
+        if self._dropped_turns != self._reported_turns:
+            self._reported_turns = self._dropped_turns
+            found.append(NewEvent(EventType.CONTEXT_TRIMMED, {"dropped_turns": self._dropped_turns}))
+        return found

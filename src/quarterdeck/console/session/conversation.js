@@ -48,6 +48,7 @@ export class Conversation {
     "action.required": (event) => this.#actionRequired(event),
     "action.resolved": (event) => this.#actionResolved(event),
     note: (event) => this.#noteAdded(event),
+    "settings.ignored": (event) => this.#settingsIgnored(event),
     "context.trimmed": (event) => this.#contextTrimmed(event),
     "context.compacted": (event) => this.#contextCompacted(event),
     "mcp.unavailable": (event) => this.#serverUnavailable(event),
@@ -292,6 +293,11 @@ export class Conversation {
     const block = this.#calls.get(callId) ?? this.#add(event, { kind: "tool", name, arguments: {}, started: [] });
     this.#calls.delete(callId);
     this.#setCall(block, { result: text ?? "", images, state: "done", output: null });
+  }
+
+  #settingsIgnored(event) {
+    const { model = "", settings = [] } = event.data;
+    this.#note(event, `Not sent, because ${visibleText(model)} does not take it: ${visibleText(settings.join(", "))}.`);
   }
 
   #contextTrimmed(event) {

@@ -26,6 +26,8 @@ class EventType(StrEnum):
     NOTE = "note"
     # An MCP server could not be reached when the run began: the run goes on without its tools.
     MCP_UNAVAILABLE = "mcp.unavailable"
+    # The model does not take them, so they are not sent. Data: model, settings (their names).
+    SETTINGS_IGNORED = "settings.ignored"
     CONTEXT_TRIMMED = "context.trimmed"
     # The model summarised the older part of the conversation. Data: dropped_turns (how many turns are left out in all),
     # kept_answers (how many answers before this event are still sent), summary.
