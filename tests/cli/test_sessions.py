@@ -135,6 +135,11 @@ async def test_send_waits_for_the_answer(tmp_path: Path, database_url: str) -> N
             assert failed.returncode == 1
             assert json.loads(failed.stdout)["run"]["state"] == "failed"
             assert "told to fail" in failed.stderr
+            half = person.qd("send", session_id, "demo: cut", "--wait", "--json")
+            assert half.returncode == 0, half.stderr
+            assert json.loads(half.stdout)["cut_off"] == "length"
+            assert "Cut off: the answer reached the limit of output tokens." in half.stderr
+            assert "> The answer was cut off." in person.qd("sessions", "export", session_id, "--markdown").stdout
             # Earlier answers are not printed.
             again = person.json("send", session_id, "Once more.", "--wait")
             assert not any("Plan our release" in message for message in again["messages"])

@@ -271,6 +271,7 @@ async def test_requeued_failed_and_follow_up_runs(console: ConsolePage, world: W
             ("input.accepted", first, {"input_id": "a", "text": "begin"}),
             ("run.started", first, {"attempt": 1}),
             ("input.consumed", first, {"input_id": "a", "step": 1}),
+            ("settings.ignored", first, {"model": "openai:o3", "settings": ["temperature"]}),
             ("context.trimmed", first, {"dropped_turns": 2}),
             ("tool.call", first, {"call_id": "t", "name": "look_up", "arguments": {"what": "this"}}),
             ("run.requeued", first, {"reason": "Its worker was lost."}),
@@ -279,6 +280,7 @@ async def test_requeued_failed_and_follow_up_runs(console: ConsolePage, world: W
             ("run.failed", first, {"reason": "No more.", "next_run_id": second}),
             ("run.started", second, {"attempt": 1, "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736"}),
             ("input.consumed", second, {"input_id": "b", "step": 1}),
+            ("message", second, {"role": "assistant", "text": "Half an answ", "cut_off": "length"}),
             ("run.succeeded", second, {}),
             ("input.accepted", third, {"input_id": "c", "text": "anew"}),
         ],
@@ -289,11 +291,13 @@ async def test_requeued_failed_and_follow_up_runs(console: ConsolePage, world: W
     for text in (
         "Started a run · Read at step 1",
         "2 earlier turns removed to fit the model's context.",
+        "Not sent, because openai:o3 does not take it: temperature.",
         "look_up No result",
         "The run was requeued: Its worker was lost.",
         "✕ Failed: No more.",
         "1 input moved to the next run.",
         "Moved to the next run · Read at step 1",
+        "Cut off: it reached the limit of output tokens",
         "Started a run · Queued",
     ):
         await expect(transcript.get_by_text(text)).to_have_count(1)

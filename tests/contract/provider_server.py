@@ -1,5 +1,8 @@
-"""A provider that does what a test tells it: OpenAI's chat completions or Anthropic's messages, as they go over the
-wire, with the faults that real ones have. Plain asyncio, so that a test can stall or reset a connection at will."""
+"""A provider that does what a test tells it: OpenAI's chat completions and responses or Anthropic's messages, as they
+go over the wire, with the faults that real ones have. Plain asyncio, so that a test can stall or reset a connection at
+will.
+
+What real providers refuse, it refuses (tests/strict_provider.py), whatever the test has told it to answer."""
 
 import asyncio
 import json
@@ -8,6 +11,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from msgspec import Struct
+
+from tests.strict_provider import refusal
 
 Event = tuple[str | None, Any]
 
@@ -42,7 +47,7 @@ class Provider:
     async def _serve(self, wire: Wire) -> None:
         try:
             while not wire.writer.is_closing():
-                self.requests.append(await read_request(wire.reader))
+                self.requests.append(await accepted_request(wire))
                 await self._replies.pop(0)(wire)
         except (ConnectionError, asyncio.IncompleteReadError):
             self.client_left.set()
@@ -70,6 +75,16 @@ async def read_request(reader: asyncio.StreamReader) -> Request:
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     body = await reader.readexactly(int(headers.get("content-length", "0")))
     return Request(first.split()[1], headers, json.loads(body))
+
+
+async def accepted_request(wire: Wire) -> Request:
+    """The next request that a real provider would answer. Others are refused with its words."""
+    while True:
+        request = await read_request(wire.reader)
+        refused = refusal(request.path, request.body)
+        if refused is None:
+            return request
+        await refuses(refused.status, refused.body)(wire)
 
 
 # --- what a provider can do ---
@@ -150,6 +165,10 @@ class Dialect(Struct, frozen=True):
     # How many events at the end of an answer say that it is one.
     closing: int
     error: Callable[[str, str], Any]
+    # A text that was cut off at the limit of output tokens.
+    cut_off: Callable[..., list[Event]]
+    # What must be set so that the model's name leads to this dialect.
+    settings: dict[str, Any] = {}
 
 
 def _chat_chunk(delta: Any, finish_reason: str | None = None) -> Event:
@@ -164,9 +183,9 @@ def _chat_end(reason: str) -> list[Event]:
     return [_chat_chunk({}, reason), (None, last), (None, "[DONE]")]
 
 
-def _chat_text(*pieces: str) -> list[Event]:
+def _chat_text(*pieces: str, reason: str = "stop") -> list[Event]:
     start = _chat_chunk({"role": "assistant", "content": ""})
-    return [start, *(_chat_chunk({"content": piece}) for piece in pieces), *_chat_end("stop")]
+    return [start, *(_chat_chunk({"content": piece}) for piece in pieces), *_chat_end(reason)]
 
 
 def _chat_calls(text: str, *calls: tuple[str, str, str]) -> list[Event]:
@@ -211,8 +230,8 @@ def _text_block(index: int, pieces: Sequence[str]) -> list[Event]:
     return [start, *deltas, _event("content_block_stop", index=index)]
 
 
-def _messages_text(*pieces: str) -> list[Event]:
-    return [*_message_start(), _event("ping"), *_text_block(0, pieces), *_message_end("end_turn")]
+def _messages_text(*pieces: str, reason: str = "end_turn") -> list[Event]:
+    return [*_message_start(), _event("ping"), *_text_block(0, pieces), *_message_end(reason)]
 
 
 def _messages_calls(text: str, *calls: tuple[str, str, str]) -> list[Event]:
@@ -241,6 +260,65 @@ def thinking(thought: str, signature: str, *pieces: str) -> list[Event]:
     ]
 
 
+def _response(status: str, output: list[Any], reason: str | None = None) -> dict[str, Any]:
+    counts = {"input_tokens": 11, "output_tokens": 7, "total_tokens": 18}
+    details = {"input_tokens_details": {"cached_tokens": 4}, "output_tokens_details": {"reasoning_tokens": 0}}
+    return {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1,
+        "model": "m",
+        "status": status,
+        "output": output,
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "incomplete_details": {"reason": reason} if reason else None,
+        "usage": None if status == "in_progress" else counts | details,
+    }
+
+
+def _responses_stream(items: list[tuple[Any, list[Event]]], reason: str | None) -> list[Event]:
+    status = "incomplete" if reason else "completed"
+    events = [_event("response.created", response=_response("in_progress", []))]
+    for index, (item, deltas) in enumerate(items):
+        empty = item | {"status": "in_progress", **({"content": []} if "content" in item else {"arguments": ""})}
+        events.append(_event("response.output_item.added", output_index=index, item=empty))
+        events += [(name, data | {"output_index": index}) for name, data in deltas]
+        events.append(_event("response.output_item.done", output_index=index, item=item))
+    events.append(_event(f"response.{status}", response=_response(status, [item for item, _ in items], reason)))
+    return [(name, data | {"sequence_number": number}) for number, (name, data) in enumerate(events)]
+
+
+def _text_item(pieces: Sequence[str]) -> tuple[Any, list[Event]]:
+    part = {"type": "output_text", "text": "".join(pieces), "annotations": [], "logprobs": []}
+    item = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
+    place = {"item_id": "msg_1", "content_index": 0}
+    added = _event("response.content_part.added", **place, part=part | {"text": ""})
+    deltas = [_event("response.output_text.delta", **place, delta=piece, logprobs=[]) for piece in pieces]
+    return item, [added, *deltas, _event("response.output_text.done", **place, text=part["text"], logprobs=[])]
+
+
+def _call_item(call_id: str, name: str, arguments: str) -> tuple[Any, list[Event]]:
+    item_id = f"fc_{call_id}"
+    item = {"id": item_id, "type": "function_call", "status": "completed", "call_id": call_id, "name": name}
+    deltas = [
+        _event("response.function_call_arguments.delta", item_id=item_id, delta=piece)
+        for piece in (arguments[:3], arguments[3:])
+    ]
+    done = _event("response.function_call_arguments.done", item_id=item_id, name=name, arguments=arguments)
+    return item | {"arguments": arguments}, [*deltas, done]
+
+
+def _responses_text(*pieces: str, reason: str | None = None) -> list[Event]:
+    return _responses_stream([_text_item(pieces)], reason)
+
+
+def _responses_calls(text: str, *calls: tuple[str, str, str]) -> list[Event]:
+    texts = [_text_item([text])] if text else []
+    return _responses_stream([*texts, *(_call_item(*call) for call in calls)], None)
+
+
 OPENAI = Dialect(
     "openai:test-model",
     "/v1/chat/completions",
@@ -248,6 +326,17 @@ OPENAI = Dialect(
     _chat_calls,
     3,
     lambda kind, message: {"error": {"message": message, "type": kind, "code": kind}},
+    lambda *pieces: _chat_text(*pieces, reason="length"),
+)
+RESPONSES = Dialect(
+    "openai:gpt-test",
+    "/v1/responses",
+    _responses_text,
+    _responses_calls,
+    1,
+    OPENAI.error,
+    lambda *pieces: _responses_text(*pieces, reason="max_output_tokens"),
+    {"openai_api": "responses"},
 )
 ANTHROPIC = Dialect(
     "anthropic:claude-test",
@@ -256,6 +345,7 @@ ANTHROPIC = Dialect(
     _messages_calls,
     2,
     lambda kind, message: {"type": "error", "error": {"type": kind, "message": message}},
+    lambda *pieces: _messages_text(*pieces, reason="max_tokens"),
 )
 GROQ = Dialect(
     "groq:test-model",
@@ -264,6 +354,7 @@ GROQ = Dialect(
     lambda text, *calls: _of_groq(_chat_calls(text, *calls)),
     3,
     OPENAI.error,
+    lambda *pieces: _of_groq(_chat_text(*pieces, reason="length")),
 )
 
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from tests.raw_http import RawAnswer, exchange, request
-from tests.world import Server, World
+from tests.world import Server, World, error_of
 
 INPUT = b'{"type":"input","text":"x"}'
 SMALL = ("Content-Type: application/json", f"Content-Length: {len(INPUT)}")
@@ -161,8 +161,23 @@ async def test_repeated_or_malformed_parameters_are_400(world: World, server: Se
     assert list_keys(server, world, query).error() == (400, "invalid_request")
 
 
-async def test_unknown_parameters_are_ignored(world: World, server: Server) -> None:
-    assert list_keys(server, world, "?colour=blue&Limit=0").status == 200
+@pytest.mark.parametrize("query", ["?cursor=x", "?Limit=5", "?limit=5&page=2", "?=", "?%00=1", f"?{'x' * 5000}=1"])
+async def test_unknown_parameters_are_400(world: World, server: Server, query: str) -> None:
+    """A cursor under another name would give the first page for ever."""
+    answer = list_keys(server, world, query)
+    assert answer.error() == (400, "invalid_request")
+    message = json.loads(answer.body)["error"]["message"]
+    assert message.endswith("Known: after, limit, order.")
+    assert len(message) < 300
+
+
+async def test_unknown_parameters_come_after_the_credential(world: World, server: Server) -> None:
+    session_id = await world.new_session()
+    path = f"/v1/sessions/{session_id}?colour=blue"
+    assert error_of(await world.http.get(path)) == (401, "unauthorized")
+    answer = await world.get(path)
+    assert error_of(answer) == (400, "invalid_request")
+    assert answer.json()["error"]["message"] == 'Unknown query parameter "colour". This operation has none.'
 
 
 # --- headers that must be given once ---

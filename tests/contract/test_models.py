@@ -7,8 +7,8 @@ import httpx
 import pytest
 
 from quarterdeck.core.actors import Permission
-from tests.contract.provider_server import OPENAI, provider, streams
-from tests.workers import ended, working
+from tests.contract.provider_server import OPENAI, RESPONSES, provider, streams
+from tests.workers import ended, log_of, working
 from tests.world import Server, World, clone_database, drop_database, error_of, serving
 
 NOT_SET = {"temperature": None, "max_output_tokens": None, "reasoning_effort": None}
@@ -118,3 +118,20 @@ async def test_a_run_with_settings(world: World, server: Server) -> None:
     for words, found in (("MOOR", 1), ("quiet harbour", 1), ('"harbour is quiet"', 1), ('"quiet harbour"', 0)):
         page = (await world.get(f"/v1/sessions?search={words}&in=conversations")).json()
         assert len(page["items"]) == found, words
+
+
+@pytest.mark.long
+async def test_settings_that_the_model_does_not_take_are_in_the_log(world: World, server: Server) -> None:
+    body = {"model": "openai:o3", "settings": {"temperature": 0.25, "max_output_tokens": 77}}
+    session = (await world.post("/v1/sessions", body)).json()
+    calls = RESPONSES.calls("", ("call_1", "current_time", "{}"))
+    async with provider(streams(calls), streams(RESPONSES.text("Noon."))) as served:
+        settings = {"MODEL_OPENAI_BASE_URL": f"{served.url}/v1", "MODEL_OPENAI_API": "responses"}
+        with working(server.database_url, server.data_dir, **settings):
+            run = await ended(world, (await world.submit(session["id"], "What time is it?")).json()["run_id"])
+    assert run["state"] == "succeeded", run
+    log = await log_of(world, session["id"])
+    ignored = [entry["data"] for entry in log if entry["type"] == "settings.ignored"]
+    assert ignored == [{"model": "openai:o3", "settings": ["temperature"]}], "once for each run"
+    for request in served.requests:
+        assert (request.body["max_output_tokens"], "temperature" in request.body) == (77, False)

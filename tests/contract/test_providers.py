@@ -20,6 +20,7 @@ from quarterdeck.agents.model import (
     AssistantTurn,
     Attachment,
     ContextExceeded,
+    CutOff,
     Model,
     ModelFailure,
     ModelOptions,
@@ -40,6 +41,7 @@ from tests.contract.provider_server import (
     ANTHROPIC,
     GROQ,
     OPENAI,
+    RESPONSES,
     Dialect,
     Provider,
     Reply,
@@ -92,7 +94,7 @@ async def talking(
             # The first request imports much of a provider's library, which takes long on a busy machine.
             "stall_seconds": 60.0,
         }
-        settings = ModelSettings(**defaults | changes)
+        settings = ModelSettings(**defaults | dialect.settings | changes)
         models = ModelRegistry(settings)
         try:
             yield Talk(await models.resolve(dialect.model, options), served, settings)
@@ -101,6 +103,7 @@ async def talking(
 
 
 both = pytest.mark.parametrize("dialect", [OPENAI, ANTHROPIC], ids=["openai", "anthropic"])
+all_three = pytest.mark.parametrize("dialect", [OPENAI, RESPONSES, ANTHROPIC], ids=["openai", "responses", "anthropic"])
 
 
 @pytest.mark.long
@@ -225,6 +228,49 @@ async def test_anthropic_gets_the_options() -> None:
             await talk.step()
             body = talk.served.requests[0].body
             assert (body.get("temperature"), body["max_tokens"]) == sent
+
+
+@pytest.mark.filterwarnings("ignore:The model:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("dialect", "model", "effort", "ignored"),
+    [
+        (RESPONSES, "openai:o3", None, ("temperature",)),
+        (RESPONSES, "openai:gpt-5", None, ("temperature",)),
+        (RESPONSES, "openai:gpt-5", "low", ("temperature",)),
+        # Its reasoning is off unless it is asked for.
+        (RESPONSES, "openai:gpt-5.1", None, ()),
+        (RESPONSES, "openai:gpt-5.1", "low", ("temperature",)),
+        (RESPONSES, "openai:gpt-4o", None, ()),
+        (OPENAI, "openai:gpt-4o", None, ()),
+        (ANTHROPIC, "anthropic:claude-opus-4-7", None, ("temperature",)),
+        (ANTHROPIC, "anthropic:claude-sonnet-4-5", None, ()),
+    ],
+)
+async def test_settings_that_a_model_does_not_take_are_named(
+    dialect: Dialect, model: str, effort: Any, ignored: tuple[str, ...]
+) -> None:
+    """What is sent is what the step says. pydantic-ai warns of what it leaves out itself, which would fail here."""
+    options = ModelOptions(temperature=0.5, reasoning_effort=effort)
+    named = msgspec.structs.replace(dialect, model=model)
+    async with talking(named, streams(dialect.text("ok")), options=options) as talk:
+        assert (await talk.step()).ignored_settings == ignored
+        body = talk.served.requests[0].body
+        assert (body.get("temperature") is None) == ("temperature" in ignored)
+        sends_effort = bool(body.get("reasoning") or body.get("reasoning_effort") or body.get("thinking"))
+        assert sends_effort == (effort is not None and "reasoning_effort" not in ignored)
+
+
+async def test_groq_models_without_reasoning(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with provider(streams(GROQ.text("ok"))) as served:
+        monkeypatch.setenv("GROQ_API_KEY", KEY)
+        monkeypatch.setenv("GROQ_BASE_URL", served.url)
+        models = ModelRegistry(ModelSettings())
+        model = await models.resolve("groq:llama-3.1-8b-instant", ModelOptions(0.5, reasoning_effort="low"))
+        step = await model.step("", HELLO, [], lambda _: None)
+        await models.close()
+    assert step.ignored_settings == ("reasoning_effort",)
+    body = served.requests[0].body
+    assert (body["temperature"], "reasoning_effort" in body) == (0.5, False)
 
 
 async def test_openai_gets_the_conversation() -> None:
@@ -359,6 +405,90 @@ async def test_a_call_that_was_never_answered_is_answered_for_the_provider(diale
     async with talking(dialect, streams(dialect.text("ok"))) as talk:
         await talk.step(open_call)
         assert "No result" in str(talk.served.requests[0].body["messages"])
+
+
+@all_three
+async def test_answers_that_were_cut_off(dialect: Dialect) -> None:
+    async with talking(dialect, streams(dialect.cut_off("Half an", " answer")), streams(dialect.text("ok"))) as talk:
+        turn = (await talk.step()).turn
+        assert (turn.text, turn.cut_off) == ("Half an answer", CutOff.LENGTH)
+        assert (await talk.step([*HELLO, turn, UserTurn("Go on")])).turn.cut_off is None
+        body = talk.served.requests[1].body
+        last = (body.get("messages") or body["input"])[-1]
+    assert last["role"] == "user"
+    assert "(your answer above is not complete: it was cut off)" in str(last["content"])
+    assert "Go on" in str(last["content"])
+
+
+@all_three
+async def test_nothing_but_reasoning_before_the_cut(dialect: Dialect) -> None:
+    async with talking(dialect, streams(dialect.cut_off()), streams(dialect.text("ok"))) as talk:
+        turn = (await talk.step()).turn
+        assert (turn.text, turn.cut_off) == ("", CutOff.LENGTH)
+        assert (await talk.step([*HELLO, turn, UserTurn("Go on")])).turn.text == "ok"
+
+
+async def test_a_content_filter_cuts_answers_off() -> None:
+    filtered = streams(OPENAI.text("Half", reason="content_filter"))
+    async with talking(OPENAI, filtered) as talk:
+        assert (await talk.step()).turn.cut_off is CutOff.CONTENT_FILTER
+
+
+def called(call_id: str = "call_1", name: str = "read", result: str = "ok", text: str = "") -> list[Turn]:
+    return [AssistantTurn(text, [ToolCall(call_id, name, {"path": "a"})]), ToolResult(call_id, name, result)]
+
+
+HARD_HISTORIES: dict[str, list[Turn]] = {
+    "result without text": called(result=" \n"),
+    "failed call without text": [*called()[:1], ToolResult("call_1", "read", "", is_error=True)],
+    "name that no tool can have": called(name="functions.read"),
+    "no name": called(name=""),
+    "id of another provider": called("functions.read:0"),
+    "id that comes again": [*called(), *called(), UserTurn("b"), *called()],
+    "id that comes again in one answer": [
+        AssistantTurn("", [ToolCall("call_1", "read", {}), ToolCall("call_1", "add", {})]),
+        ToolResult("call_1", "read", "first"),
+        ToolResult("call_1", "add", "second"),
+    ],
+    "empty answer": [AssistantTurn(" ", []), UserTurn("b")],
+    "answers whose question was removed": [AssistantTurn("a", []), AssistantTurn("b", []), UserTurn("c")],
+    "lost question": [AssistantTurn("a", []), UserTurn("b")],
+}
+
+
+@all_three
+@pytest.mark.parametrize("name", HARD_HISTORIES)
+async def test_every_history_is_accepted(dialect: Dialect, name: str) -> None:
+    """What would be refused is told from what is answered by tests/strict_provider.py."""
+    question = [] if name == "lost question" else HELLO
+    async with talking(dialect, streams(dialect.text("ok"))) as talk:
+        assert (await talk.step([*question, *HARD_HISTORIES[name]])).turn.text == "ok"
+
+
+@all_three
+async def test_own_answers_are_accepted(dialect: Dialect) -> None:
+    """Records are sent back unchanged: also those of odd answers."""
+    wrong = [("call_1", "functions.read", '{"path": "a"}'), ("call_2", "read", "{")]
+    replies = [dialect.calls("", *wrong), dialect.calls("", *wrong), dialect.text(), dialect.text("ok")]
+    async with talking(dialect, *map(streams, replies)) as talk:
+        turns = list[Turn](HELLO)
+        for _ in replies:
+            turn = (await talk.step(turns)).turn
+            turns += [turn, *(ToolResult(call.id, call.name, "No.") for call in turn.tool_calls)]
+            turns += [] if turn.tool_calls else [UserTurn("Go on")]
+        assert turn.text == "ok"
+
+
+async def test_results_keep_their_calls() -> None:
+    """Also if ids are replaced."""
+    history = [*HELLO, *called(result="one"), *called(result="two"), *called("a:b", "a.b", "three")]
+    async with talking(ANTHROPIC, streams(ANTHROPIC.text("ok"))) as talk:
+        await talk.step(history)
+        contents = [message["content"][0] for message in talk.served.requests[0].body["messages"][1:]]
+    ids = [content.get("id") or content["tool_use_id"] for content in contents]
+    assert ids == ["call_1", "call_1", "call_2", "call_2", "call_3", "call_3"]
+    assert [content["name"] for content in contents[::2]] == ["read", "read", "a_b"]
+    assert [content["content"][0]["text"] for content in contents[1::2]] == ["one", "two", "three"]
 
 
 @both
@@ -588,15 +718,45 @@ async def test_steps_share_a_connection(dialect: Dialect) -> None:
         assert len(talk.served.connections) == 1
 
 
-async def test_openai_itself_is_asked_over_the_responses_api(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a base URL. The address is the library's; only the path can be looked at here."""
-    async with provider(refuses(400, OPENAI.error("invalid", "seen"))) as served:
+@pytest.mark.parametrize(
+    ("model", "path", "changes", "store"),
+    [
+        ("openai:gpt-test", "/v1/responses", {}, False),
+        ("openai:gpt-test", "/v1/responses", {"openai_store": True}, True),
+        ("openai:gpt-test", "/v1/chat/completions", {"openai_api": "chat"}, False),
+        ("openai-chat:gpt-test", "/v1/chat/completions", {}, False),
+    ],
+)
+async def test_openai_itself(
+    model: str, path: str, changes: dict[str, Any], store: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a base URL. It is told not to store the conversation."""
+    replies = {"/v1/responses": RESPONSES, "/v1/chat/completions": OPENAI}
+    async with provider(streams(replies[path].text("ok"))) as served:
         monkeypatch.setattr("quarterdeck.agents.provider_connections.OPENAI_URL", f"{served.url}/v1")
-        settings = ModelSettings(openai_api_key=KEY)
-        models = ModelRegistry(settings)
-        with pytest.raises(ModelFailure, match="seen"):
-            await step_with_retries(
-                await models.resolve("openai:gpt-test"), "", HELLO, [], lambda _: None, lambda *_: None, settings
-            )
+        models = ModelRegistry(ModelSettings(openai_api_key=KEY, **changes))
+        step = await (await models.resolve(model)).step("", HELLO, [READ], lambda _: None)
+        assert step.turn.text == "ok"
         await models.close()
-        assert served.requests[0].path == "/v1/responses"
+        [request] = served.requests
+        assert (request.path, request.body["store"]) == (path, store)
+
+
+@pytest.mark.parametrize(
+    ("model", "path", "changes"),
+    [
+        # Compatible servers speak chat completions, and may refuse fields that they do not know.
+        ("openai:gpt-test", "/v1/chat/completions", {}),
+        ("openai-chat:gpt-test", "/v1/chat/completions", {"openai_api": "responses"}),
+        ("openai:gpt-test", "/v1/responses", {"openai_api": "responses"}),
+    ],
+)
+async def test_openai_behind_another_address(model: str, path: str, changes: dict[str, Any]) -> None:
+    dialect = RESPONSES if path == "/v1/responses" else OPENAI
+    async with provider(streams(dialect.text("ok"))) as served:
+        models = ModelRegistry(ModelSettings(openai_base_url=f"{served.url}/v1", **changes))
+        step = await (await models.resolve(model)).step("", HELLO, [READ], lambda _: None)
+        assert (step.turn.text, step.input_tokens, step.cached_tokens, step.output_tokens) == ("ok", 11, 4, 7)
+        await models.close()
+        [request] = served.requests
+        assert (request.path, request.body.get("store")) == (path, False if dialect is RESPONSES else None)

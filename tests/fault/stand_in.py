@@ -12,7 +12,16 @@ from typing import Any, Self
 
 from psycopg import AsyncConnection
 
-from tests.contract.provider_server import OPENAI, Event, Reply, Wire, begin_stream, read_request, send_events, streams
+from tests.contract.provider_server import (
+    OPENAI,
+    Event,
+    Reply,
+    Wire,
+    accepted_request,
+    begin_stream,
+    send_events,
+    streams,
+)
 from tests.workers import eventually
 from tests.world import START_SECONDS, World
 
@@ -110,7 +119,7 @@ class StandIn:
     async def _serve(self, wire: Wire) -> None:
         try:
             while not wire.writer.is_closing():
-                body = (await read_request(wire.reader)).body
+                body = (await accepted_request(wire)).body
                 self.asked[body["model"]].append(body["messages"])
                 self.bodies[body["model"]].append(body)
                 replies = self.replies[body["model"]]

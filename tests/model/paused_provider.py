@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
-from tests.contract.provider_server import OPENAI, Reply, Wire, read_request, refuses, streams
+from tests.contract.provider_server import OPENAI, Reply, Wire, accepted_request, refuses, streams
 
 ANSWER = streams(OPENAI.text("Done."))
 CALL = streams(OPENAI.calls("Let me see.", ("call_1", "no_such_tool", "{}")))
@@ -91,7 +91,7 @@ class PausedProvider:
         wire = Wire(reader, writer)
         try:
             while not writer.is_closing():
-                body = (await read_request(reader)).body
+                body = (await accepted_request(wire)).body
                 reply = await self._held(wire, Question(body["model"], body["messages"]))
                 await reply(wire)
         except (ConnectionError, asyncio.IncompleteReadError):

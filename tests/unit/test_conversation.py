@@ -86,6 +86,18 @@ def test_an_input_is_sent_accepted_and_read(chat: Conversation, log: Log, respon
     assert chat.accepted(number, Outcome.NEW_RUN, RUN) == [], "a late response changes nothing"
 
 
+def test_answers_that_were_cut_off(chat: Conversation, log: Log) -> None:
+    begin(chat, log)
+    reached = "Cut off: the answer reached the limit of output tokens."
+    assert shown(log("message", role="assistant", text="Half", cut_off="length")) == [
+        (Kind.ANSWER, "Half"),
+        (Kind.WARNING, reached),
+    ]
+    [(kind, text)] = shown(log("message", role="assistant", text="", cut_off="content_filter"))
+    assert (kind, text) == (Kind.WARNING, "Cut off: the content filter of the provider ended the answer.")
+    assert event_text(make_event(7, "message", role="assistant", text="Half", cut_off="length")).endswith(reached)
+
+
 def test_steering(chat: Conversation, log: Log) -> None:
     begin(chat, log)
     number = chat.send("to the left")

@@ -14,6 +14,7 @@ from quarterdeck.agents.demo import DemoModel
 from quarterdeck.agents.model import (
     MALFORMED_ARGUMENTS,
     AssistantTurn,
+    CutOff,
     ModelFailure,
     Step,
     ToolResult,
@@ -112,6 +113,14 @@ async def test_next_step_follows_from_the_turns() -> None:
 async def test_call_ids_are_unique() -> None:
     calls = [(await step([UserTurn("a")])).turn.tool_calls[0].id for _ in range(2)]
     assert calls[0] != calls[1]
+
+
+async def test_cut_command_cuts_the_answer() -> None:
+    turns: list[Turn] = [UserTurn("Hello\ndemo: cut")]
+    first = (await step(turns)).turn
+    assert (bool(first.tool_calls), first.cut_off) == (True, None)
+    turns += [first, *(ToolResult(call.id, call.name, "noon") for call in first.tool_calls)]
+    assert (await step(turns)).turn.cut_off is CutOff.LENGTH
 
 
 async def test_fail_command_fails_the_step() -> None:

@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from quarterdeck.agents.model import AssistantTurn, ResultImage, Step, ToolCall, ToolResult, Turn, UserTurn
+from quarterdeck.agents.model import AssistantTurn, CutOff, ResultImage, Step, ToolCall, ToolResult, Turn, UserTurn
 from quarterdeck.conversations.events.model import NewEvent
 from quarterdeck.conversations.runs.model import Entry
 from quarterdeck.worker.journal import (
@@ -14,6 +14,7 @@ from quarterdeck.worker.journal import (
     TOOLS,
     add_result,
     corrections,
+    cut_off_of,
     entries_of,
     entry_of,
     next_step,
@@ -107,6 +108,23 @@ def test_a_log_may_begin_anywhere(beginning: int) -> None:
     assert shape(turns)[-1] == "k"
     assert next_step(turns) == MODEL
     assert not isinstance(turns[0], ToolResult)
+
+
+def test_answers_that_were_cut_off() -> None:
+    half = AssistantTurn("half", [], cut_off=CutOff.LENGTH)
+    [entry_] = entries_of(Step(half, 1, 1))
+    assert entry_.data == {"role": "assistant", "text": "half", "cut_off": "length"}
+    turns = turns_of([*START, Entry(RUN, entry_.type, entry_.data, None)], RUN)
+    assert turns[1:] == [half]
+    assert cut_off_of(turns) is CutOff.LENGTH
+    # The answer does not match the output schema, either.
+    wrong = entry("message", role="assistant", text="{", mismatch="No.", cut_off="length")
+    assert cut_off_of(turns_of([*START, wrong], RUN)) is CutOff.LENGTH
+    assert cut_off_of([*turns, UserTurn("Go on")]) is None
+    assert cut_off_of([AssistantTurn("whole", [])]) is None
+    assert cut_off_of([]) is None
+    unknown = entry("message", role="assistant", text="a", cut_off="of a newer release")
+    assert cut_off_of(turns_of([*START, unknown], RUN)) is None
 
 
 def test_entries_are_read_as_written() -> None:

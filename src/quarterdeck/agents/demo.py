@@ -2,8 +2,9 @@
 
 Each step follows from the turns alone, so a run can resume after a crash. Lines of an input control it, for tests:
 `demo: steps 5` (five steps with tools before the answer), `demo: slow 3` (each step takes three seconds), `demo: fail`,
-`call: NAME JSON` (calls this tool; several lines are several calls), `note: TEXT` as the first line (adds a note), and
-`demo: json VALUE` (the answer, if the session has an output schema; further lines are the answers after corrections).
+`demo: cut` (the answer is cut off), `call: NAME JSON` (calls this tool; several lines are several calls), `note: TEXT`
+as the first line (adds a note), and `demo: json VALUE` (the answer, if the session has an output schema; further lines
+are the answers after corrections).
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from quarterdeck.agents.model import (
     AssistantTurn,
     Attachment,
     Content,
+    CutOff,
     ModelFailure,
     OnText,
     Step,
@@ -40,7 +42,7 @@ from quarterdeck.agents.summary import SUMMARY_INSTRUCTIONS, USER
 DEMO = "demo"
 _TITLE = "Demo model"
 _COMMAND = re.compile(
-    r"^demo: (?:(fail)|steps (\d{1,2})|slow (\d{1,2}(?:\.\d{1,3})?))[ \t\r]*$", re.ASCII | re.MULTILINE
+    r"^demo: (?:(fail)|steps (\d{1,2})|slow (\d{1,2}(?:\.\d{1,3})?)|(cut))[ \t\r]*$", re.ASCII | re.MULTILINE
 )
 _NOTE = re.compile(r"note: (.*\S)")
 _CALL = re.compile(r"^call: (\S{1,200})(?:[ \t\r](.*))?$", re.MULTILINE)
@@ -59,6 +61,7 @@ class _Commands(Struct, frozen=True):
     fail: bool
     tool_steps: int
     slow_seconds: float | None
+    cut: bool
 
 
 class DemoModel:
@@ -98,6 +101,8 @@ class DemoModel:
             turn = AssistantTurn(_json_answer(run, output_schema), [])
         else:
             turn = AssistantTurn(_answer(run), [])
+        if commands.cut and not turn.tool_calls:
+            turn = AssistantTurn(turn.text[: len(turn.text) // 2], [], cut_off=CutOff.LENGTH)
         await self._write(turn.text, on_text, self._granted(run, commands.slow_seconds))
         input_tokens = estimate_tokens(instructions) + sum(map(turn_tokens, turns))
         return Step(turn, input_tokens, turn_tokens(turn))
@@ -131,14 +136,15 @@ def _run_start(turns: Sequence[Turn]) -> int:
 
 def _commands(run: Sequence[Turn]) -> _Commands:
     """The commands in the inputs of the run. Later commands override earlier ones."""
-    fail, tool_steps, slow_seconds = False, 1, None
+    fail, tool_steps, slow_seconds, cut = False, 1, None, False
     for turn in run:
         if isinstance(turn, UserTurn):
             for found in _COMMAND.finditer(turn.text):
                 fail = fail or found[1] is not None
                 tool_steps = int(found[2] or tool_steps)
                 slow_seconds = float(found[3]) if found[3] else slow_seconds
-    return _Commands(fail, tool_steps, slow_seconds)
+                cut = cut or found[4] is not None
+    return _Commands(fail, tool_steps, slow_seconds, cut)
 
 
 def _tool_step(done: int, tool_steps: int, tools: Sequence[ToolSpec]) -> AssistantTurn:

@@ -3,7 +3,9 @@
 Imported only when a provider's model is used: pydantic-ai takes a second and 50 MB to import.
 """
 
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import msgspec
@@ -27,15 +29,33 @@ from pydantic_core import PydanticSerializationError
 from quarterdeck.agents.arguments import MAX_LEVELS, read_arguments
 from quarterdeck.agents.attachments import PDF, block, image_note, is_text
 from quarterdeck.agents.context import with_results
-from quarterdeck.agents.model import AssistantTurn, Attachment, Content, ToolCall, ToolResult, ToolSpec, Turn, UserTurn
+from quarterdeck.agents.model import (
+    AssistantTurn,
+    Attachment,
+    Content,
+    CutOff,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    Turn,
+    UserTurn,
+)
 from quarterdeck.core.json_values import is_deeper
 from quarterdeck.core.text_types import storable
 
 # Providers reject messages without a visible character; sessions accept them.
 _EMPTY = "(an empty message)"
+# Also in results of tools.
+_NO_OUTPUT = "(no output)"
+# No protocol has a field for it.
+_CUT_OFF = "(your answer above is not complete: it was cut off)"
 # Providers require that a conversation starts with the user, and some that there is a message of the user between two
 # answers.
 _REMOVED = "(an earlier message was removed)"
+# In the names and ids of calls, as all providers accept them. Models and compatible servers write others, too.
+_CALL_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}", re.ASCII)
+_OTHER_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]", re.ASCII)
+_MAX_NAME_CHARACTERS = 64
 # Fields that later requests do not need.
 _NOT_RECORDED = ("usage", "timestamp", "run_id", "conversation_id", "metadata", "provider_details")
 
@@ -64,9 +84,46 @@ def to_messages(turns: Sequence[Turn], instructions: str, model_name: str) -> li
             case AssistantTurn() if turn.text.strip() or turn.tool_calls:
                 close_request()
                 messages.append(_answer(turn, model_name))
+                if turn.cut_off is not None:
+                    inputs.append(UserTurn(_CUT_OFF))
     if results or inputs:
         close_request()
-    return messages
+    return _with_accepted_calls(messages)
+
+
+def _with_accepted_calls(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """Names and ids of calls as all providers accept them: from few characters, and no id twice. Results follow their
+    calls in the same order."""
+    ids: set[str] = set()
+    calls: list[ToolCallPart] = []
+    accepted: list[ModelMessage] = []
+    for message in messages:
+        if isinstance(message, ModelResponse):
+            parts = [_accepted_call(part, ids) if isinstance(part, ToolCallPart) else part for part in message.parts]
+            calls = [part for part in parts if isinstance(part, ToolCallPart)]
+            accepted.append(replace(message, parts=parts))
+        else:
+            results = [part for part in message.parts if isinstance(part, ToolReturnPart)]
+            named = [
+                replace(result, tool_name=call.tool_name, tool_call_id=call.tool_call_id)
+                for call, result in zip(calls, results, strict=False)
+            ]
+            accepted.append(replace(message, parts=[*named, *message.parts[len(named) :]]))
+            calls = []
+    return accepted
+
+
+def _accepted_call(call: ToolCallPart, ids: set[str]) -> ToolCallPart:
+    name, call_id = call.tool_name, call.tool_call_id
+    if not _CALL_NAME.fullmatch(name):
+        name = _OTHER_CHARACTERS.sub("_", name)[:_MAX_NAME_CHARACTERS] or "_"
+    number = len(ids)
+    while call_id in ids or not _CALL_NAME.fullmatch(call_id):
+        number += 1
+        call_id = f"call_{number}"
+    ids.add(call_id)
+    unchanged = (name, call_id) == (call.tool_name, call.tool_call_id)
+    return call if unchanged else replace(call, tool_name=name, tool_call_id=call_id)
 
 
 def _prompt(inputs: Sequence[UserTurn]) -> str | list[UserContent]:
@@ -103,7 +160,9 @@ def document_names(prompt: UserPromptPart) -> Iterator[str]:
 def _result(turn: ToolResult) -> str | list[str | BinaryContent]:
     contents = turn.contents or (Content(),) * len(turn.images)
     pairs = list(zip(turn.images, contents, strict=True))
-    text = "\n".join([turn.content, *filter(None, (image_note(*pair) for pair in pairs))])
+    text = "\n".join(
+        [turn.content if turn.content.strip() else _NO_OUTPUT, *filter(None, (image_note(*pair) for pair in pairs))]
+    )
     images = [BinaryContent(one.data, media_type=image.media_type) for image, one in pairs if one.data is not None]
     return [text, *images] if images else text
 
@@ -131,7 +190,8 @@ def to_turn(response: ModelResponse, model_name: str) -> AssistantTurn:
         for part in response.parts
         if isinstance(part, ToolCallPart)
     ]
-    return AssistantTurn(storable(response.text or ""), calls, _record(response, model_name))
+    cut_off = CutOff(response.finish_reason) if response.finish_reason in list(CutOff) else None
+    return AssistantTurn(storable(response.text or ""), calls, _record(response, model_name), cut_off)
 
 
 def _record(response: ModelResponse, model_name: str) -> Any:

@@ -69,11 +69,26 @@ class ToolCall(Struct, frozen=True):
     arguments: dict[str, Any]
 
 
+class CutOff(StrEnum):
+    """Why an answer ends before its end. Also part of the event message."""
+
+    LENGTH = "length"
+    CONTENT_FILTER = "content_filter"
+
+    @property
+    def reason(self) -> str:
+        reached = "It reached the limit of output tokens."
+        return reached if self is CutOff.LENGTH else "The content filter of the provider ended it."
+
+
 class AssistantTurn(Struct, frozen=True):
     text: str
     tool_calls: list[ToolCall]
     # The provider's JSON form of this turn. Sent back unchanged if the model is the same.
     record: Any = None
+    # None: it is complete.
+    cut_off: CutOff | None = None
+    # The text was cut to fit into the context.
     is_cut: bool = False
 
 
@@ -142,6 +157,8 @@ class Step(Struct, frozen=True):
     cached_tokens: int = 0
     # None: the price of the model is unknown.
     cost_usd: Decimal | None = None
+    # Names of options that were not sent, because the model does not take them.
+    ignored_settings: tuple[str, ...] = ()
 
 
 # Called with each piece of text as it arrives, for display only. After a failed try the text of the next try follows

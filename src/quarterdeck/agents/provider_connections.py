@@ -15,7 +15,7 @@ ANTHROPIC_URL = "https://api.anthropic.com"
 # OpenAI's own: the common setting is not sent to models that pydantic-ai does not know, such as self-hosted ones.
 _OPENAI_EFFORT = "openai_reasoning_effort"
 # The common one: pydantic-ai turns it into the form that the model takes, an effort or a budget of tokens.
-_COMMON_EFFORT = "thinking"
+COMMON_EFFORT = "thinking"
 
 
 class Connection(Struct, frozen=True):
@@ -29,22 +29,35 @@ class Connection(Struct, frozen=True):
     effort_setting: str
 
 
-def connect_openai(api_key: str | None, base_url: str | None, *, chat: bool) -> Connection:
-    """OpenAI, or with `base_url` a server that is compatible with its chat completions."""
+def connect_openai(api_key: str | None, base_url: str | None, *, chat: bool, store: bool) -> Connection:
+    """OpenAI, or a server that does as OpenAI does."""
+    from pydantic_ai.models.openai import OpenAIResponsesModelSettings
     from pydantic_ai.providers.openai import OpenAIProvider
-    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
     from quarterdeck.agents.openai_client import ChatModel, OpenAIClient, ResponsesModel
 
     # Both are always given: otherwise the library reads its own environment variables.
     client = OpenAIClient(api_key=api_key or "no-key", base_url=base_url or OPENAI_URL, max_retries=0)
-    secrets = (api_key,) if api_key else ()
-    if base_url is not None:
-        other = OpenAICompatibleProvider("openai-compatible", openai_client=client)
-        return Connection(lambda name: ChatModel(name, provider=other), client.close, secrets, _OPENAI_EFFORT)
     provider = OpenAIProvider(openai_client=client)
     kind = ChatModel if chat else ResponsesModel
-    return Connection(lambda name: kind(name, provider=provider), client.close, secrets, _OPENAI_EFFORT)
+    # OpenAI stores what it is not told about.
+    always = OpenAIResponsesModelSettings(openai_store=store)
+    secrets = (api_key,) if api_key else ()
+    return Connection(
+        lambda name: kind(name, provider=provider, settings=always), client.close, secrets, _OPENAI_EFFORT
+    )
+
+
+def connect_compatible(api_key: str | None, base_url: str) -> Connection:
+    """A server that is compatible with OpenAI's chat completions."""
+    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+    from quarterdeck.agents.openai_client import ChatModel, OpenAIClient
+
+    client = OpenAIClient(api_key=api_key or "no-key", base_url=base_url, max_retries=0)
+    provider = OpenAICompatibleProvider("openai-compatible", openai_client=client)
+    secrets = (api_key,) if api_key else ()
+    return Connection(lambda name: ChatModel(name, provider=provider), client.close, secrets, _OPENAI_EFFORT)
 
 
 def connect_anthropic(api_key: str, base_url: str | None) -> Connection:
@@ -55,7 +68,7 @@ def connect_anthropic(api_key: str, base_url: str | None) -> Connection:
 
     client = AsyncAnthropic(api_key=api_key, base_url=base_url or ANTHROPIC_URL, max_retries=0)
     provider = AnthropicProvider(anthropic_client=client)
-    return Connection(lambda name: NamingModel(name, provider=provider), client.close, (api_key,), _COMMON_EFFORT)
+    return Connection(lambda name: NamingModel(name, provider=provider), client.close, (api_key,), COMMON_EFFORT)
 
 
 def connect_by_name(provider_name: str, secrets: tuple[str, ...]) -> Connection:
@@ -77,4 +90,4 @@ def connect_by_name(provider_name: str, secrets: tuple[str, ...]) -> Connection:
     def model(name: str) -> library.Model:
         return library.infer_model(f"{provider_name}:{name}", lambda _: provider)
 
-    return Connection(model, close, secrets, _COMMON_EFFORT)
+    return Connection(model, close, secrets, COMMON_EFFORT)

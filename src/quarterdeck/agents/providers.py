@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import httpx2
+from msgspec.structs import replace as replace_fields
 from pydantic_ai import models as library
 from pydantic_ai.direct import model_request_stream
 from pydantic_ai.exceptions import ModelAPIError, UnexpectedModelBehavior, UserError
@@ -27,6 +28,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.settings import ModelSettings
 
+from quarterdeck.agents.ignored_settings import ignored_settings
 from quarterdeck.agents.messages import to_definition, to_messages, to_turn
 from quarterdeck.agents.model import (
     NO_OPTIONS,
@@ -43,7 +45,7 @@ from quarterdeck.agents.model import (
 from quarterdeck.agents.model_spans import add_options, add_response
 from quarterdeck.agents.output_schema import output_instructions
 from quarterdeck.agents.pricing import cost_usd
-from quarterdeck.agents.provider_connections import Connection
+from quarterdeck.agents.provider_connections import COMMON_EFFORT, Connection
 from quarterdeck.agents.provider_failures import reason_of, to_failure
 from quarterdeck.core.logging import fields, log
 from quarterdeck.core.text_types import storable
@@ -65,17 +67,22 @@ class ProviderModel:
         self._stall_seconds = stall_seconds
         self._options = NO_OPTIONS
         self._settings: ModelSettings = {}
+        self._ignored: tuple[str, ...] = ()
 
     def with_options(self, options: ModelOptions) -> "ProviderModel":
         """The same model on the same connection, with these options in its requests."""
         if options == NO_OPTIONS:
             return self
+        configured = copy(self)
+        configured._ignored = ignored_settings(
+            self._model, options, common_effort=self._effort_setting == COMMON_EFFORT
+        )
+        options = replace_fields(options, **dict.fromkeys(configured._ignored))
         values = {
             "temperature": options.temperature,
             "max_tokens": options.max_output_tokens,
             self._effort_setting: options.reasoning_effort,
         }
-        configured = copy(self)
         configured._options = options
         configured._settings = cast(ModelSettings, {name: value for name, value in values.items() if value is not None})
         return configured
@@ -141,6 +148,7 @@ class ProviderModel:
             usage.output_tokens,
             usage.cache_read_tokens,
             cost_usd(self.name, usage),
+            self._ignored,
         )
 
     async def _request(

@@ -54,4 +54,5 @@ def _lines(turn: Turn) -> list[str]:
             return [f"Result of {turn.name}: {turn.content}"]
         case AssistantTurn():
             calls = [f"{call.name} {msgspec.json.encode(call.arguments).decode()}" for call in turn.tool_calls]
-            return [*([AGENT + turn.text] if turn.text.strip() else []), *(f"Agent calls {call}" for call in calls)]
+            text = turn.text if turn.cut_off is None else f"{turn.text} [cut off]"
+            return [*([AGENT + text] if text.strip() else []), *(f"Agent calls {call}" for call in calls)]

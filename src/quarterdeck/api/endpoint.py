@@ -69,6 +69,7 @@ class Executor:
 
     def _responder(self, operation: Operation) -> Respond:
         handle = bind(operation.handler, self._provided)
+        query_names = frozenset(operation.query_names)
 
         async def respond(scope: Scope, receive: Receive) -> Response:
             check_client(scope, self._settings)
@@ -76,6 +77,7 @@ class Executor:
             scope[EXTRA_HEADERS] = partial(self._limit_headers.of, rate_limit)
             request = Request(scope, receive, self._settings, rate_limit)
             await rate_limit.charge_known(request.credential)
+            request.check_query_names(query_names)
             return _response(operation, request, await handle(request))
 
         return respond

@@ -58,7 +58,8 @@ def openapi_document(operations: Iterable[Operation]) -> Json:
     operations = tuple(operations)
     types: list[Any] = [ErrorBody]
     types += [operation.success_type for operation in operations if operation.success_type is not None]
-    types += [operation.payload for operation in operations if not isinstance(operation.payload, Payload)]
+    payloads = [operation.payload for operation in operations if not isinstance(operation.payload, Payload)]
+    types += payloads
     # Bodies whose fields exclude each other, with a type for each form.
     one_of = {type_: type_.one_of for type_ in types if hasattr(type_, "one_of")}
     types += [option for options in one_of.values() for option in options]
@@ -66,6 +67,9 @@ def openapi_document(operations: Iterable[Operation]) -> Json:
     ref_of = dict(zip(types, refs, strict=True))
     for type_, options in one_of.items():
         schemas[type_.__name__]["oneOf"] = [ref_of[option] for option in options]
+    for name in _reachable([ref_of[payload] for payload in payloads], schemas):
+        if "properties" in schemas[name]:
+            schemas[name]["additionalProperties"] = False
     errors = ErrorResponses()
     paths: Json = {}
     for operation in operations:
@@ -84,6 +88,24 @@ def openapi_document(operations: Iterable[Operation]) -> Json:
             "securitySchemes": SECURITY_SCHEMES,
         },
     }
+
+
+def _reachable(schema: Any, schemas: Json) -> set[str]:
+    """The names of all schemas that this one refers to, also through others."""
+    found: set[str] = set()
+    left = [schema]
+    while left:
+        match left.pop():
+            case {"$ref": str(reference)}:
+                name = reference.removeprefix(_SCHEMAS.format(name=""))
+                if name not in found:
+                    found.add(name)
+                    left.append(schemas[name])
+            case dict(inner):
+                left += inner.values()
+            case list(items):
+                left += items
+    return found
 
 
 def serve_document(document: Json) -> Respond:

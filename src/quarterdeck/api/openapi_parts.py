@@ -60,8 +60,8 @@ by path. Pass `next_cursor` as `after` to get the next page, until it is null.
 **Concurrent changes.** Sessions and skills have an `ETag`. Send it as `If-Match` with a change: if the object has \
 changed since, the response is 412 and nothing is done.
 
-**Formats.** IDs are UUIDs in the form 8-4-4-4-12. Times are ISO 8601 with an offset. Unknown fields of a JSON body \
-are ignored. Content-Encoding is not supported in requests.
+**Formats.** IDs are UUIDs in the form 8-4-4-4-12. Times are ISO 8601 with an offset. A field of a JSON body or a \
+query parameter that the operation does not have is refused. Content-Encoding is not supported in requests.
 """
 
 PARAMETERS: Json = {

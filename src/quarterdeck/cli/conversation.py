@@ -10,7 +10,16 @@ from msgspec import Struct
 
 from quarterdeck.cli.action_text import answered, required, resolve_command, short
 from quarterdeck.cli.chat_actions import OpenActions
-from quarterdeck.cli.conversation_parts import Attached, Block, Kind, LiveText, QueuedInput, Stage
+from quarterdeck.cli.conversation_parts import (
+    Attached,
+    Block,
+    Kind,
+    LiveText,
+    QueuedInput,
+    Stage,
+    cut_off_text,
+    ignored_text,
+)
 from quarterdeck.cli.output import size
 from quarterdeck.cli.tool_output import call_line, is_diff
 from quarterdeck.client.models import Delivery, Delta, Event, EventType, ModelRetry, Outcome
@@ -76,6 +85,7 @@ class Conversation:
             EventType.ACTION_RESOLVED: self._action_resolved,
             EventType.NOTE: self._note,
             EventType.MCP_UNAVAILABLE: self._mcp_unavailable,
+            EventType.SETTINGS_IGNORED: lambda event: [Block(Kind.WARNING, ignored_text(event.data))],
             EventType.CONTEXT_TRIMMED: self._context_trimmed,
             EventType.CONTEXT_COMPACTED: self._context_compacted,
             EventType.RUN_SUCCEEDED: self._run_succeeded,
@@ -249,8 +259,9 @@ class Conversation:
     def _message(self, event: Event) -> list[Block]:
         self._clear_live_text()
         self.active_run = event.run_id
-        text = str(event.data.get("text", ""))
-        return [Block(Kind.ANSWER, text)] if text.strip() else []
+        text, cut_off = str(event.data.get("text", "")), cut_off_text(event.data)
+        answer = [Block(Kind.ANSWER, text)] if text.strip() else []
+        return [*answer, *([Block(Kind.WARNING, cut_off)] if cut_off else [])]
 
     def _tool_call(self, event: Event) -> list[Block]:
         call = call_line(str(event.data.get("name", "")), event.data.get("arguments"))

@@ -1,6 +1,8 @@
 """What a conversation in `qd chat` consists of: blocks to show, queued inputs, and text that is still being written."""
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 from uuid import UUID
 
 from msgspec import Struct
@@ -28,6 +30,22 @@ class Kind(StrEnum):
 class Block(Struct, frozen=True):
     kind: Kind
     text: str
+
+
+def cut_off_text(data: Mapping[str, Any]) -> str | None:
+    """Of an event message. None: the answer is complete."""
+    match data.get("cut_off"):
+        case None:
+            return None
+        case "length":
+            return "Cut off: the answer reached the limit of output tokens."
+        case _:
+            return "Cut off: the content filter of the provider ended the answer."
+
+
+def ignored_text(data: Mapping[str, Any]) -> str:
+    """Of an event settings.ignored."""
+    return f"Not sent, because {data.get('model', '')} does not take it: {', '.join(data.get('settings') or [])}."
 
 
 class Stage(StrEnum):

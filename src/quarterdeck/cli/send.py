@@ -1,7 +1,7 @@
 """`qd send`."""
 
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from uuid import UUID
 
 import typer
@@ -92,24 +92,29 @@ def uploaded(client: "Client", files: list[str]) -> "Iterator[list[Id]]":
 def _wait(client: "Client", session_id: UUID, sent: "SubmitKindBody", *, as_json: bool) -> int:
     """Returns the exit code. The answer goes to stdout, everything else to stderr."""
     from quarterdeck.cli.action_text import required, resolve_command
+    from quarterdeck.cli.conversation_parts import cut_off_text
     from quarterdeck.client import Event
 
     note(f"{sent.outcome} {sent.run_id}")
-    messages: list[str] = []
+    answers: list[dict[str, Any]] = []
     for event in client.events(session_id):
         if not isinstance(event, Event) or event.run_id != sent.run_id:
             continue
-        if event.type == "message" and event.data["text"]:
-            messages.append(event.data["text"])
+        if event.type == "message":
+            answers.append(event.data)
         elif event.type == "action.required":
             note(f"{required(event.data)}\nAnswer with: {resolve_command(event.data)}")
         elif event.type in ("run.succeeded", "run.failed", "run.cancelled"):
             break
     run = client.get_run(sent.run_id)
+    messages = [data["text"] for data in answers if data["text"]]
+    cut_off = answers[-1].get("cut_off") if answers else None
     if as_json:
-        print_json({"outcome": sent.outcome, "run": run, "messages": messages})
+        print_json({"outcome": sent.outcome, "run": run, "messages": messages, "cut_off": cut_off})
     elif messages:
         say("\n\n".join(messages))
+    for mark in filter(None, map(cut_off_text, answers)):
+        note(mark)
     if run.state == "succeeded":
         return 0
     note(f"{run.state}{f': {run.failure}' if run.failure else ''}")

@@ -14,7 +14,7 @@ from quarterdeck.cli.chat_session import ChatSession, open_client, run_until_fir
 from quarterdeck.cli.chat_view import plain_text, sanitized
 from quarterdeck.cli.connection import ConnectionInfo
 from quarterdeck.cli.conversation import attached, retry_text
-from quarterdeck.cli.conversation_parts import Block
+from quarterdeck.cli.conversation_parts import Block, cut_off_text, ignored_text
 from quarterdeck.cli.output import has_colours, json_text, print_json_text
 from quarterdeck.cli.tool_output import coloured, coloured_diff, is_diff, without_colours
 from quarterdeck.client import AsyncClient, Event
@@ -171,13 +171,14 @@ _CONTENT: dict[str, Callable[[dict[str, Any]], str]] = {
     EventType.INPUT_DISCARDED: _reason,
     EventType.RUN_STARTED: _run_started,
     EventType.RUN_REQUEUED: _reason,
-    EventType.MESSAGE: _text,
+    EventType.MESSAGE: lambda data: "\n".join(filter(None, (_text(data), cut_off_text(data)))),
     EventType.TOOL_CALL: lambda data: call_text(str(data.get("name", "")), data.get("arguments")),
     EventType.TOOL_STARTED: lambda data: f"{data.get('name', '')}, attempt {data.get('attempt')}",
     EventType.TOOL_RESULT: lambda data: f"{data.get('name', '')} → {_text(data)}",
     EventType.ACTION_REQUIRED: lambda data: f"{required(data)}\n{resolve_command(data)}",
     EventType.ACTION_RESOLVED: _resolved,
     EventType.NOTE: _text,
+    EventType.SETTINGS_IGNORED: ignored_text,
     EventType.CONTEXT_TRIMMED: lambda data: (
         f"{data.get('dropped_turns', 0)} earlier turns left out, {data.get('cut_turns', 0)} texts cut"
     ),

@@ -38,8 +38,8 @@ class Event(Struct, frozen=True):
     type: str
     """One of `session.forked`, `input.accepted`, `input.consumed`, `input.discarded`, `run.started`,
     `run.requeued`, `message`, `tool.call`, `tool.started`, `tool.result`, `action.required`, `action.resolved`,
-    `note`, `mcp.unavailable`, `context.trimmed`, `context.compacted`, `run.succeeded`, `run.failed`,
-    `run.cancelled`; newer releases may add others."""
+    `note`, `mcp.unavailable`, `settings.ignored`, `context.trimmed`, `context.compacted`, `run.succeeded`,
+    `run.failed`, `run.cancelled`; newer releases may add others."""
     created_at: datetime
     data: dict[str, Any]
 
@@ -1076,6 +1076,7 @@ class EventType(StrEnum):
     ACTION_RESOLVED = "action.resolved"
     NOTE = "note"
     MCP_UNAVAILABLE = "mcp.unavailable"
+    SETTINGS_IGNORED = "settings.ignored"
     CONTEXT_TRIMMED = "context.trimmed"
     CONTEXT_COMPACTED = "context.compacted"
     RUN_SUCCEEDED = "run.succeeded"

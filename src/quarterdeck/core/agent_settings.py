@@ -57,6 +57,10 @@ class ModelSettings(Struct, frozen=True):
     # Never part of an error message. Keys are checked where they are used.
     openai_api_key: str | None = None
     openai_base_url: Annotated[str, Meta(pattern=r"^https?://")] | None = None
+    # How `openai:` is asked. None: by `responses`, or with a base URL by `chat`.
+    openai_api: Literal["responses", "chat"] | None = None
+    # Whether OpenAI keeps what it is sent and what it answers.
+    openai_store: bool = False
     anthropic_api_key: str | None = None
     anthropic_base_url: Annotated[str, Meta(pattern=r"^https?://")] | None = None
     # OpenAI-compatible servers, by the first part of the names of their models. The key of `gpu` is in GPU_API_KEY.

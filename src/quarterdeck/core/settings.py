@@ -234,6 +234,8 @@ class RunSettings(Struct, frozen=True):
     delta_seconds: Seconds = 0.05
     # When a worker was lost during a call that may have taken effect: ask a person, or tell the model at once.
     unknown_outcome: Literal["ask", "tell_model"] = "ask"
+    # When an answer ends at the limit of output tokens or at a content filter: keep it, or let the run fail.
+    cut_off_answer: Literal["keep", "fail"] = "keep"
 
 
 _ACTION_EXPIRY_SECONDS = 7 * 24 * 3600

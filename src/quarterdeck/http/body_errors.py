@@ -8,6 +8,8 @@ from msgspec import inspect
 
 _BAD_VALUE = re.compile(r"Invalid enum value '(.*)' - at `\$([^`]*)`", re.DOTALL)
 _BAD_KEY = re.compile(r"Expected `str` matching regex .* - at `key` in `\$([^`]*)`", re.DOTALL)
+UNKNOWN_FIELD = "Object contains unknown field"
+_UNKNOWN_FIELD = re.compile(UNKNOWN_FIELD + r" `(.*?)`(?: - at `\$([^`]*)`)?", re.DOTALL)
 _ANY_KEY = "[...]"
 # Long values would push the allowed ones out of the message.
 _VALUE_CHARACTERS = 100
@@ -26,6 +28,12 @@ def readable(fault: msgspec.DecodeError, raw: bytes, body_type: type) -> str:
         key_type = expected.key_type if isinstance(expected, inspect.DictType) else None
         if isinstance(key_type, inspect.Metadata) and key_type.extra_json_schema:
             return f"Invalid key in `${path}`. A key is: {key_type.extra_json_schema['description']}"
+    if found := _UNKNOWN_FIELD.fullmatch(message):
+        name, path = found[1], found[2] or ""
+        expected = _type_at(body_type, path)
+        known = [field.encode_name for field in expected.fields] if isinstance(expected, inspect.StructType) else []
+        place = f" - at `${path}`" if path else ""
+        return f"{UNKNOWN_FIELD} `{name[:_VALUE_CHARACTERS]}`{place}. Known: {', '.join(known) or 'none'}"
     return message
 
 

@@ -101,6 +101,13 @@ class Operation(Described, frozen=True, kw_only=True):
         return [*found, Permission.WORKSPACE_READ] if self.reads else found
 
     @property
+    def query_names(self) -> list[str]:
+        """The query parameters, those for paging included. Others are refused."""
+        paging = ["limit", "after"] if self.paged or self.by_path or self.log else []
+        order = ["order"] if self.paged else []
+        return [*(query.name for query in self.queries), *paging, *order]
+
+    @property
     def path_ids(self) -> list[str]:
         return re.findall(r"{(\w+_id)}", self.path)
 

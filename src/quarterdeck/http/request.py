@@ -2,7 +2,7 @@
 checks decides later whether the caller gets to see it (`core/call.py`)."""
 
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from typing import Any, NoReturn, TypeVar
@@ -43,6 +43,7 @@ _MEDIA_TYPE = re.compile(r"\s*([a-z0-9!#$&^_.+-]{1,127}/[a-z0-9!#$&^_.+-]{1,127}
 _FORM = "multipart/form-data"
 _MAX_KEY_CHARACTERS = 255
 _MAX_QUERY_FIELDS = 100
+_MAX_SHOWN_CHARACTERS = 100
 MAX_EVENT_ID = 2**63 - 1
 MAX_NUMBER = 2**31 - 1
 
@@ -66,6 +67,17 @@ class Request:
 
     def path_number(self, name: str) -> int:
         return self._number(name, self._scope["path_params"][name])
+
+    def check_query_names(self, known: Collection[str]) -> None:
+        """A misspelled parameter would be ignored: a wrong name for the cursor gives the first page for ever."""
+        if not self._scope["query_string"]:
+            return
+        self._query = self._read_query()
+        for name in self._query:
+            if name not in known:
+                there_are = f"Known: {', '.join(sorted(known))}." if known else "This operation has none."
+                shown = "".join(filter(str.isprintable, name))[:_MAX_SHOWN_CHARACTERS]
+                self._remember(f'Unknown query parameter "{shown}". {there_are}')
 
     def query_number(self, name: str, *, required: bool = False, least: int = 1, most: int = MAX_NUMBER) -> int | None:
         given = self._query_value(name)

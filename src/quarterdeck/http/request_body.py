@@ -11,6 +11,7 @@ from starlette.types import Receive
 from quarterdeck.core import errors
 from quarterdeck.core.settings import HttpSettings
 from quarterdeck.http.body_errors import readable
+from quarterdeck.http.body_fields import check_fields
 
 T = TypeVar("T")
 
@@ -85,8 +86,10 @@ class RequestBody:
 
 def decode_json(raw: bytes, type_: type[T]) -> T:
     try:
-        # msgspec does not validate the text of fields that it skips.
+        # msgspec does not validate the text of values that it skips.
         raw.decode()
+        # First: a misspelled name says more than the missing one.
+        check_fields(raw, type_)
         return _decoder(type_).decode(raw)
     except msgspec.DecodeError as fault:
         raise errors.invalid(f"Invalid body: {readable(fault, raw, type_)}"[:_MESSAGE_CHARACTERS]) from None

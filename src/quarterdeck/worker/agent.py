@@ -64,6 +64,8 @@ class Agent:
         # The numbers of turns that the last request did not contain, and of those that it contained in part.
         self._trimmed = (0, 0)
         self._reported = (0, 0)
+        # Not sent with the last request, and not reported yet.
+        self._ignored_settings: tuple[str, ...] | None = None
         # Until a summary fails. Then older turns are cut off.
         self._summarises = settings.compaction == "summarise"
 
@@ -98,9 +100,12 @@ class Agent:
         self._trimmed = (left_out + dropped, sum(turn.is_cut for turn in kept))
         kept = with_contents(kept, await self._attachments.load(wanted(kept)))
         schema = None if self._output is None else self._output.schema
-        return await step_with_retries(
+        step = await step_with_retries(
             self._model, self._instructions, kept, self.tools.specs, on_text, on_retry, self._settings, schema
         )
+        if self._ignored_settings is None:
+            self._ignored_settings = step.ignored_settings
+        return step
 
     def shorten(self, fault: ContextExceeded) -> None:
         """Halves the context: the model's window may be smaller than the setting, and tokens are estimated."""
@@ -155,8 +160,14 @@ class Agent:
 
     def notices(self) -> list[NewEvent]:
         """Events about the last step besides the model's answer."""
-        if self._trimmed == self._reported:
-            return []
-        self._reported = self._trimmed
-        dropped, cut = self._trimmed
-        return [NewEvent(EventType.CONTEXT_TRIMMED, {"dropped_turns": dropped} | ({"cut_turns": cut} if cut else {}))]
+        found: list[NewEvent] = []
+        if self._ignored_settings:
+            data = {"model": self._model.name, "settings": list(self._ignored_settings)}
+            found.append(NewEvent(EventType.SETTINGS_IGNORED, data))
+            self._ignored_settings = ()
+        if self._trimmed != self._reported:
+            self._reported = self._trimmed
+            dropped, cut = self._trimmed
+            counts = {"dropped_turns": dropped} | ({"cut_turns": cut} if cut else {})
+            found.append(NewEvent(EventType.CONTEXT_TRIMMED, counts))
+        return found

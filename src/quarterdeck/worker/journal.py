@@ -13,6 +13,7 @@ import msgspec
 from quarterdeck.agents.context import cut_result, ends_exchange
 from quarterdeck.agents.model import (
     AssistantTurn,
+    CutOff,
     ResultImage,
     Step,
     ToolCall,
@@ -41,6 +42,7 @@ def entries_of(step: Step, mismatch: str | None = None) -> list[NewEvent]:
     provider's record. `mismatch`: why it does not match the output schema."""
     turn = step.turn
     data = {"role": "assistant", "text": turn.text} | ({} if mismatch is None else {"mismatch": mismatch})
+    data |= {} if turn.cut_off is None else {"cut_off": turn.cut_off}
     message = NewEvent(EventType.MESSAGE, data, turn.record)
     calls = [
         NewEvent(EventType.TOOL_CALL, {"call_id": call.id, "name": call.name, "arguments": call.arguments})
@@ -91,7 +93,9 @@ def turns_of(log: Iterable[Entry], run_id: UUID) -> list[Turn]:
             case EventType.MESSAGE:
                 _close_calls(turns, begun)
                 begun = set()
-                answer, answered_by = AssistantTurn(data["text"], [], entry.record), entry.run_id
+                # A newer release may know other reasons.
+                cut_off = CutOff(data["cut_off"]) if data.get("cut_off") in list(CutOff) else None
+                answer, answered_by = AssistantTurn(data["text"], [], entry.record, cut_off), entry.run_id
                 turns += [answer, *_correction(data.get("mismatch"), entry.run_id)]
             case EventType.TOOL_CALL if answer is not None:
                 answer.tool_calls.append(ToolCall(data["call_id"], data["name"], data["arguments"]))
@@ -168,9 +172,19 @@ def _correction(mismatch: str | None, run_id: UUID | None) -> list[Turn]:
     return [UserTurn(_CORRECTED + mismatch, run_id, origin=TurnOrigin.CORRECTION)]
 
 
+def cut_off_of(turns: Sequence[Turn]) -> CutOff | None:
+    """Why the answer that the turns end with was cut off. None: it was not, or they do not end with one."""
+    last = next((turn for turn in reversed(turns) if not _is_correction(turn)), None)
+    return last.cut_off if isinstance(last, AssistantTurn) else None
+
+
+def _is_correction(turn: Turn) -> bool:
+    return isinstance(turn, UserTurn) and turn.origin is TurnOrigin.CORRECTION
+
+
 def mismatch_of(turns: Sequence[Turn]) -> str:
     """What the last correction says about the answer."""
-    last = next(turn for turn in reversed(turns) if isinstance(turn, UserTurn) and turn.origin is TurnOrigin.CORRECTION)
+    last = next(turn for turn in reversed(turns) if isinstance(turn, UserTurn) and _is_correction(turn))
     return last.text.removeprefix(_CORRECTED)
 
 

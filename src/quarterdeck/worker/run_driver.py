@@ -10,7 +10,16 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from quarterdeck.agents.context import BYTES_PER_TOKEN, is_summary, newest_turns
-from quarterdeck.agents.model import ContextExceeded, ModelFailure, RequestRefused, Step, ToolRule, Turn, UserTurn
+from quarterdeck.agents.model import (
+    ContextExceeded,
+    CutOff,
+    ModelFailure,
+    RequestRefused,
+    Step,
+    ToolRule,
+    Turn,
+    UserTurn,
+)
 from quarterdeck.agents.summary import summary_turn
 from quarterdeck.conversations.events.model import NewEvent
 from quarterdeck.conversations.runs import lifecycle
@@ -205,6 +214,7 @@ class _Attempt:
     async def _drive(self, agent: Agent) -> bool:
         await self._read_log(agent)
         while True:
+            self._check_answer()
             match journal.next_step(self._turns):
                 case journal.TOOLS:
                     if not await self._call_tools(agent):
@@ -262,7 +272,7 @@ class _Attempt:
             await self._record(agent, step, journal.entries_of(step, str(fault)))
             raise
         answer = journal.answer_turns(step, self.run_id, mismatch)
-        is_last = journal.next_step(answer) == journal.END
+        is_last = journal.next_step(answer) == journal.END and self._refused(answer) is None
         entries = [*agent.notices(), *journal.entries_of(step, mismatch)]
         if await self._record(agent, step, entries, finish=is_last):
             return True
@@ -352,6 +362,16 @@ class _Attempt:
         if actions:
             await lifecycle.wait(self._database, self._lease, actions, self._actions)
         return not actions
+
+    def _refused(self, turns: Sequence[Turn]) -> CutOff | None:
+        """Why the answer that the turns end with makes the run fail."""
+        return journal.cut_off_of(turns) if self._settings.cut_off_answer == "fail" else None
+
+    def _check_answer(self) -> None:
+        """After the answer is stored: also a worker that takes over the run finds it."""
+        cut_off = self._refused(self._turns)
+        if cut_off is not None:
+            raise ModelFailure(f"The answer was cut off. {cut_off.reason}")
 
     def _check_limits(self) -> None:
         settings = self._settings

@@ -9,7 +9,7 @@ import { whoami } from "../credential.js";
 import { formatCost, tokensText } from "../usage/usage_text.js";
 import { visibleLines, visibleName } from "../visible_text.js";
 import { attachmentChips } from "./attachment_chips.js";
-import { mismatchText } from "./conversation.js";
+import { cutOffText, mismatchText } from "./conversation.js";
 import { longText, MAX_CHARACTERS } from "./long_text.js";
 import { markdown, MarkdownView } from "./markdown.js";
 import { runDetails } from "./run_details.js";
@@ -49,7 +49,7 @@ export class StreamingAnswer {
   #view = new MarkdownView();
   #end = el("p", { class: "preformatted" });
   #content = el("div", {}, this.#view.node);
-  node = answer(this.#content, { isPartial: false, mismatch: null, at: null });
+  node = answer(this.#content, { isPartial: false, mismatch: null, cutOff: null, at: null });
 
   update(text) {
     this.node.hidden = text === "";
@@ -83,13 +83,14 @@ function input(block, { edit, withdraw, drop, files }) {
   );
 }
 
-function answer(content, { isPartial, mismatch, at }) {
+function answer(content, { isPartial, mismatch, cutOff, at }) {
   return el(
     "article",
     { class: "block answer", "aria-label": "Answer" },
     el("div", { class: "prose" }, content),
     isPartial && el("p", { class: "stage" }, "Stopped; partial text not saved"),
     mismatch !== null && el("p", { class: "stage mismatch" }, mismatchText(mismatch)),
+    cutOff !== null && el("p", { class: "stage cut-off" }, cutOffText(cutOff)),
     timestamp(at),
   );
 }

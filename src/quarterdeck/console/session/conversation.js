@@ -48,6 +48,7 @@ export class Conversation {
     "action.required": (event) => this.#actionRequired(event),
     "action.resolved": (event) => this.#actionResolved(event),
     note: (event) => this.#noteAdded(event),
+    "settings.ignored": (event) => this.#settingsIgnored(event),
     "context.trimmed": (event) => this.#contextTrimmed(event),
     "context.compacted": (event) => this.#contextCompacted(event),
     "mcp.unavailable": (event) => this.#serverUnavailable(event),
@@ -230,10 +231,10 @@ export class Conversation {
     this.#clearStreamed();
     this.activeRun = event.run_id;
     this.#context.answered(event.run_id);
-    const { text = "", mismatch = null } = event.data;
-    if (text.trim() === "" && mismatch === null) return;
-    this.#add(event, { kind: "answer", text, isPartial: false, mismatch });
-    this.#announce(mismatch === null ? text : `${text} ${mismatchText(mismatch)}`);
+    const { text = "", mismatch = null, cut_off: cutOff = null } = event.data;
+    if (text.trim() === "" && mismatch === null && cutOff === null) return;
+    this.#add(event, { kind: "answer", text, isPartial: false, mismatch, cutOff });
+    this.#announce([text, mismatch !== null && mismatchText(mismatch), cutOff !== null && cutOffText(cutOff)].filter(Boolean).join(" "));
   }
 
   #toolCall(event) {
@@ -296,6 +297,11 @@ export class Conversation {
     this.#setCall(block, { result: text ?? "", images, state: "done", output: null });
   }
 
+  #settingsIgnored(event) {
+    const { model = "", settings = [] } = event.data;
+    this.#note(event, `Not sent, because ${visibleText(model)} does not take it: ${visibleText(settings.join(", "))}.`);
+  }
+
   #contextTrimmed(event) {
     const { dropped_turns: dropped = 0, cut_turns: cut = 0 } = event.data;
     if (dropped > 0 || cut === 0) this.#note(event, `${pluralize(dropped, "earlier turn")} removed to fit the model's context.`);
@@ -343,7 +349,7 @@ export class Conversation {
   /** Unfinished text and tool calls are marked as such: they are not stored. */
   #stopWriting(event) {
     for (const block of this.#calls.values()) Object.assign(block, { state: "unfinished", revision: block.revision + 1 });
-    if (this.#streamed.trim() !== "") this.#add(event, { kind: "answer", text: this.streaming, isPartial: true, mismatch: null });
+    if (this.#streamed.trim() !== "") this.#add(event, { kind: "answer", text: this.streaming, isPartial: true, mismatch: null, cutOff: null });
     this.#clearStreamed();
     this.#calls.clear();
     this.#attempt = 0;
@@ -385,6 +391,11 @@ export class Conversation {
 /** For an answer that the model has to correct. */
 export function mismatchText(reason) {
   return `Does not match the output schema: ${visibleText(reason)}`;
+}
+
+/** For an answer that ends before its end. */
+export function cutOffText(reason) {
+  return reason === "length" ? "Cut off: it reached the limit of output tokens" : "Cut off by the provider's content filter";
 }
 
 /** The state of a call whose request was closed, until the run continues. */

@@ -26,6 +26,8 @@ class EventType(StrEnum):
     NOTE = "note"
     # An MCP server could not be reached when the run began: the run goes on without its tools.
     MCP_UNAVAILABLE = "mcp.unavailable"
+    # The model does not take them, so they are not sent. Data: model, settings (their names).
+    SETTINGS_IGNORED = "settings.ignored"
     # What the request contained changed to fit into the context. Data: dropped_turns (how many turns are left out in
     # all), cut_turns (how many texts were cut in the middle; absent: none).
     CONTEXT_TRIMMED = "context.trimmed"

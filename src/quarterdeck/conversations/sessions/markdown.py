@@ -43,7 +43,8 @@ def _event(event: EventBody) -> str:
             return f"\n## User\n\n*{time}{again}*\n\n{data['text']}\n{attached}"
         case EventType.MESSAGE:
             text = f"\n{data['text']}\n" if data["text"] else ""
-            return f"\n## Assistant\n\n*{time}*\n{text}"
+            cut_off = "\n> The answer was cut off.\n" if data.get("cut_off") else ""
+            return f"\n## Assistant\n\n*{time}*\n{text}{cut_off}"
         case EventType.TOOL_CALL:
             arguments = msgspec.json.format(msgspec.json.encode(data["arguments"]), indent=2).decode()
             return _folded(f"Tool call: {data['name']}", arguments, "json")
