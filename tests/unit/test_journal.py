@@ -228,6 +228,11 @@ def test_an_input_that_was_retried_is_shown_once(log: list[Entry], expected: lis
     assert shape(turns_of(log, THIRD)) == expected
 
 
+def test_the_inputs_of_an_exchange_that_goes_on_belong_to_the_retry() -> None:
+    turns = turns_of([*FAILED_RUN, copied("c", "i", SECOND)], SECOND)
+    assert turns[0] == UserTurn("text of i", SECOND, input_id="i")
+
+
 def test_a_corrected_answer_ends_no_exchange() -> None:
     wrong = entry("message", FIRST, role="assistant", text="a", mismatch="It is not JSON.")
     turns = turns_of([consumed("i", FIRST), wrong, copied("c", "i", SECOND)], SECOND)

@@ -19,7 +19,7 @@ from msgspec import Struct
 from quarterdeck.agents.add_note import ADD_NOTE
 from quarterdeck.agents.arguments import read_arguments
 from quarterdeck.agents.attachments import text_of
-from quarterdeck.agents.context import CUT, estimate_tokens, turn_tokens
+from quarterdeck.agents.context import CUT, NOT_CARRIED_OUT, estimate_tokens, turn_tokens
 from quarterdeck.agents.current_time import CURRENT_TIME
 from quarterdeck.agents.example_value import example_value
 from quarterdeck.agents.model import (
@@ -157,8 +157,11 @@ def _tool_step(done: int, tool_steps: int, tools: Sequence[ToolSpec]) -> Assista
 
 
 def _ordered_calls(run: Sequence[Turn]) -> list[tuple[str, dict[str, Any]]]:
-    """The calls that the inputs since the last answer ask for."""
-    calls: list[tuple[str, dict[str, Any]]] = []
+    """The calls that the inputs since the last answer ask for. A retry makes those again that were not carried out."""
+    interrupted = {turn.call_id for turn in run if isinstance(turn, ToolResult) and turn.content == NOT_CARRIED_OUT}
+    last = next((turn for turn in reversed(run) if isinstance(turn, AssistantTurn)), None)
+    made = [] if last is None else last.tool_calls
+    calls: list[tuple[str, dict[str, Any]]] = [(call.name, call.arguments) for call in made if call.id in interrupted]
     for turn in _unanswered(run):
         if note := _NOTE.match(turn.text):
             calls.append((ADD_NOTE, {"text": note[1]}))

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import msgspec
 
-from quarterdeck.agents.context import cut_result, ends_exchange
+from quarterdeck.agents.context import NOT_CARRIED_OUT, cut_result, ends_exchange
 from quarterdeck.agents.model import (
     AssistantTurn,
     CutOff,
@@ -28,7 +28,6 @@ from quarterdeck.conversations.runs.model import RESULT_CUT, RESULT_LEFT_OUT, En
 
 MODEL, TOOLS, END = "model", "tools", "end"
 
-_NOT_EXECUTED = "Not carried out: the run ended before."
 _NO_RESULT = "There is no result: the run ended. The call may have taken effect."
 _LEFT_OUT = "The result of this call is left out: the provider refused a request with it."
 _CORRECTED = (
@@ -129,15 +128,19 @@ def _without_copies(turns: Sequence[Turn]) -> list[Turn]:
         if isinstance(turn, UserTurn) and turn.input_id is not None and shown.setdefault(turn.input_id, at) != at:
             copies[turn.run_id].append(at)
     hidden: set[int] = set()
-    for places in copies.values():
+    kept = list(turns)
+    for run_id, places in copies.items():
         repeated = {at: turn.input_id for at in places if isinstance(turn := turns[at], UserTurn) and turn.input_id}
         originals = [shown[input_id] for input_id in repeated.values()]
         if ended[max(originals)] == ended[places[0]]:
             hidden.update(places)
+            # The retry has consumed them, too.
+            for at in originals:
+                kept[at] = msgspec.structs.replace(turns[at], run_id=run_id)
         else:
             hidden.update(originals)
             shown |= {input_id: at for at, input_id in repeated.items()}
-    return [turn for at, turn in enumerate(turns) if at not in hidden]
+    return [turn for at, turn in enumerate(kept) if at not in hidden]
 
 
 def add_result(turns: list[Turn], result: ToolResult) -> None:
@@ -150,7 +153,7 @@ def add_result(turns: list[Turn], result: ToolResult) -> None:
 
 def _close_calls(turns: list[Turn], begun: set[str]) -> None:
     for call in open_calls(turns):
-        add_result(turns, ToolResult(call.id, call.name, _NO_RESULT if call.id in begun else _NOT_EXECUTED))
+        add_result(turns, ToolResult(call.id, call.name, _NO_RESULT if call.id in begun else NOT_CARRIED_OUT))
 
 
 def next_step(turns: Sequence[Turn]) -> str:
