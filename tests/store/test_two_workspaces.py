@@ -149,8 +149,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
     "the files of a session that was checked, or of a worker's run": (
         "workspace_files/store _DELETE",
         "workspace_files/store _WRITE",
-        "workspace_files/store _DELETE_FILLED_FOLDERS",
-        "workspace_files/store _HAS_FILE_AS_FOLDER",
+        "workspace_files/store _FOLDERS",
         "workspace_files/store _NEXT_REVISION",
         "workspace_files/store _REVISION",
         "workspace_files/store _MANIFEST",
@@ -161,6 +160,10 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "workspace_files/store _COPY_FILES",
         "workspace_files/store _COPY_ATTACHMENTS",
         "workspace_files/store _KEEP_CONTENTS",
+    ),
+    "copies on a worker's disk, to delete what was deleted": (
+        "workspace_files/store _REVISIONS",
+        "skills/store _STORED_ARCHIVES",
     ),
     "sessions that were found by their workspace, to remove what has expired": (
         "sessions/expiry_store _EXPIRE",
