@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 
@@ -49,7 +50,7 @@ async def _answer_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
                 body = await reader.readexactly(length)
                 calls = _calls_until_now(body) if STEP_BY_STEP.encode() in body else STEPS
                 if calls < STEPS:
-                    writer.write(_HEAD + _call(f"call_{calls}") + _end())
+                    writer.write(_HEAD + _call(f"call_{calls}_{uuid4().hex}") + _end())
                     continue
                 quickly = QUICKLY.encode() in body or STEP_BY_STEP.encode() in body
                 writer.write(_HEAD + _chunk({"role": "assistant", "content": ""}))
@@ -64,7 +65,7 @@ async def _answer_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 def _calls_until_now(body: bytes) -> int:
     """By the id of the last call: older ones may have been left out."""
     last = msgspec.json.decode(body)["messages"][-1]
-    return int(last["tool_call_id"].removeprefix("call_")) + 1 if last["role"] == "tool" else 0
+    return int(last["tool_call_id"].split("_")[1]) + 1 if last["role"] == "tool" else 0
 
 
 def _call(call_id: str) -> bytes:

@@ -115,8 +115,8 @@ def _chat(body: dict[str, Any]) -> Iterator[Refused]:
         plural = "s" if len(unknown) > 1 else ""
         yield _openai(f"Unrecognized request argument{plural} supplied: {', '.join(unknown)}", None)
     yield from _temperature(body)
-    messages = body.get("messages")
-    if messages is None:
+    messages: list[dict[str, Any]] = body.get("messages") or []
+    if "messages" not in body:
         yield _openai("Missing required parameter: 'messages'.", "messages", "missing_required_parameter")
     if not messages:
         yield _empty_array("messages")

@@ -282,7 +282,8 @@ def _responses_stream(items: list[tuple[Any, list[Event]]], reason: str | None) 
     status = "incomplete" if reason else "completed"
     events = [_event("response.created", response=_response("in_progress", []))]
     for index, (item, deltas) in enumerate(items):
-        empty = item | {"status": "in_progress", **({"content": []} if "content" in item else {"arguments": ""})}
+        nothing: dict[str, Any] = {"content": []} if "content" in item else {"arguments": ""}
+        empty = item | {"status": "in_progress"} | nothing
         events.append(_event("response.output_item.added", output_index=index, item=empty))
         events += [(name, data | {"output_index": index}) for name, data in deltas]
         events.append(_event("response.output_item.done", output_index=index, item=item))

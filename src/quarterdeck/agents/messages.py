@@ -6,7 +6,7 @@ Imported only when a provider's model is used: pydantic-ai takes a second and 50
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 from pydantic import ValidationError
@@ -105,7 +105,7 @@ def _with_accepted_calls(messages: Sequence[ModelMessage]) -> list[ModelMessage]
         else:
             results = [part for part in message.parts if isinstance(part, ToolReturnPart)]
             named = [
-                replace(result, tool_name=call.tool_name, tool_call_id=call.tool_call_id)
+                replace(cast(Any, result), tool_name=call.tool_name, tool_call_id=call.tool_call_id)
                 for call, result in zip(calls, results, strict=False)
             ]
             accepted.append(replace(message, parts=[*named, *message.parts[len(named) :]]))

@@ -6,6 +6,7 @@ all values besides objects with named fields.
 """
 
 from functools import cache
+from types import GenericAlias
 from typing import Any
 
 import msgspec
@@ -42,10 +43,10 @@ def _names(found: inspect.Type) -> Any:
             return _struct_names(found)
         case inspect.DictType():
             values = _names(found.value_type)
-            return None if values is None else dict[str, values]
+            return None if values is None else GenericAlias(dict, (str, values))
         case inspect.ListType():
             items = _names(found.item_type)
-            return None if items is None else list[items]
+            return None if items is None else GenericAlias(list, (items,))
     return None
 
 
