@@ -20,9 +20,9 @@ from tests.cli.command import START_SECONDS, environment
 ROOT = Path(__file__).parents[1]
 # The last commit of release 0.1.0.
 RELEASE = "5abb6c067aa85b7e4059ee26e5659cbfcc5a4882"
-# The state of 0.2.0 before migration 0028. Set it to the last commit before each new migration: a rolling upgrade from
+# The state of 0.2.0 before migration 0033. Set it to the last commit before each new migration: a rolling upgrade from
 # there must work, with workers of both, since no release after 0.1.0 asks to stop them.
-BEFORE_LAST_MIGRATION = "3b0caf8de53a13d2cd4190e50ec9deb6d3a064d4"
+BEFORE_LAST_MIGRATION = "2dd4194355d076bc4ea22bb4757a95aeb38a84eb"
 
 
 def sources(commit: str, folder: Path) -> Path:
