@@ -9,7 +9,7 @@ ARGS ?=
 # Set on some machines. Every process that a test starts would then compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup serve test test-all coverage planted-bugs test-pgbouncer deploy-check deploy-run fault model availability simulation dashboard soak fuzz browser mcp-servers screenshots bench bench-smoke bench-peers costs growth check audit sbom format openapi client vendor lock clean
+.PHONY: setup serve test test-all coverage planted-bugs test-pgbouncer deploy-check deploy-run fault model model-planted model-calls availability simulation dashboard soak fuzz browser mcp-servers screenshots bench bench-smoke bench-peers costs growth check audit sbom format openapi client vendor lock clean
 
 setup: .venv/.runtime
 
@@ -39,10 +39,21 @@ coverage: .venv/.dev
 fault: .venv/.dev
 	$(BIN)/python -m tests.fleet.fault_command $(ARGS)
 
-# The model test, for about a quarter of an hour. A failure prints the command that repeats it.
-model: export MODEL_SEQUENCES ?= 300
+# Random sequences of everything that a session can do, for MINUTES (default 5). Each promise that is broken is written to build/model
+# as a script of curl commands. `make model MINUTES=120` before a release; `make model MODEL_SEED=7` repeats a run.
+MINUTES ?= 5
 model: .venv/.dev
-	$(BIN)/python -m pytest tests/model
+	$(BIN)/python -m tests.model.features.command --minutes $(MINUTES) $(if $(MODEL_SEED),--seed $(MODEL_SEED)) $(ARGS)
+
+# Plants each bug of tests/model/features/planted.py, one after another, and prints how long it takes to find it. About ten minutes.
+model-planted: .venv/.dev
+	$(BIN)/python -m tests.model.features.planted $(ARGS)
+
+# Random sequences of calls by every kind of caller, compared with a model of the API, for about a quarter of an hour. A failure prints
+# the command that repeats it.
+model-calls: export MODEL_SEQUENCES ?= 300
+model-calls: .venv/.dev
+	$(BIN)/python -m pytest tests/model/test_model.py
 
 # All tests with generated input, with TIMES as much of it as in `make test-all` and another start each time.
 TIMES ?= 10

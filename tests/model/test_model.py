@@ -37,7 +37,7 @@ def machine(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathF
 @pytest.mark.slowest
 def test_the_api_behaves_like_the_model(machine: type[Machine]) -> None:
     chosen = int(os.environ.get("MODEL_SEED") or random.randrange(2**32))
-    print(f"MODEL_SEED={chosen} MODEL_SEQUENCES={SEQUENCES} MODEL_STEPS={STEPS} make model")  # noqa: T201
+    print(f"MODEL_SEED={chosen} MODEL_SEQUENCES={SEQUENCES} MODEL_STEPS={STEPS} make model-calls")  # noqa: T201
     run_state_machine_as_test(
         seed(chosen)(machine),
         settings=settings(
