@@ -53,6 +53,7 @@ async def search(
                 break
             failure = await machine.run(f"{options.seed}-{machine.sequences + 1}")
             if machine.sequences % 200 == 0:
+                tell(f"{time.monotonic() - began:.0f} s, {machine.sequences} sequences")
                 await service.clean_up()
             if failure is None or failure.promise in found:
                 continue

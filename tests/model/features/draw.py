@@ -49,7 +49,7 @@ class Draw:
         return self._random.randint(10, 25)
 
     def step(self, world: World) -> Step:
-        if not world.sessions:
+        if all(session.is_deleted for session in world.sessions):
             return self._first(world)
         session = self._session(world)
         found = self._changes(world, session)
