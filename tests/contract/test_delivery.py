@@ -176,8 +176,8 @@ async def test_a_failed_run_hands_its_inputs_on_before_pending_ones(runs: Runs) 
     assert await runs.consumed() == {first: ["one"], last_run: ["one more", "and this"], second: ["two"]}
 
 
-async def test_a_successor_added_by_the_previous_release_finds_its_inputs(runs: Runs) -> None:
-    """Its worker names neither the earlier runs nor the first input."""
+async def test_recovery_starts_a_pending_run_that_nobody_started(runs: Runs) -> None:
+    """A worker of an earlier release ends runs without starting pending ones."""
     first = await runs.send("one")
     lease = await runs.begin(first)
     second = await runs.send("two", "queue")
@@ -188,12 +188,12 @@ async def test_a_successor_added_by_the_previous_release_finds_its_inputs(runs: 
     await runs.take_job(successor)
     await runs.world.execute("DELETE FROM runs WHERE id = %s", successor)
     await runs.world.execute(
-        "INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, inputs_accepted)"
-        " SELECT %s, session_id, workspace_id, 'queued', last_input, consumed_through, 1 FROM runs WHERE id = %s",
+        "INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, inputs_accepted,"
+        " takes_over) SELECT %s, session_id, workspace_id, 'queued', last_input, consumed_through, 1, ARRAY[id]"
+        " FROM runs WHERE id = %s",
         old_run,
         first,
     )
-    # It also ends runs without starting pending ones.
     await runs.begin(str(old_run))
     await runs.world.execute(
         "INSERT INTO session_events (session_id, run_id, type, data) VALUES (%s, %s, 'run.succeeded', '{}')",

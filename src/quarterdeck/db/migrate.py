@@ -26,6 +26,8 @@ JOBS_SCHEMA = "jobs"
 
 # Any number that nothing else in the database uses.
 _LOCK = 0x9A47E2DE
+# Of a migration that PostgreSQL ends because of a deadlock.
+_TRIES = 5
 
 _APPLIED = "SELECT name, sha256 FROM app.migrations ORDER BY name"
 _RECORD = "INSERT INTO app.migrations (name, sha256) VALUES (%s, %s)"
@@ -144,12 +146,24 @@ def apply_migrations(connection: OwnConnection, only: Collection[str] | None = N
     for script in _pending(dict(connection.execute(_APPLIED).fetchall())):
         if only is not None and script.name not in only:
             continue
-        with connection.transaction():
-            connection.execute(sql.SQL("SET LOCAL search_path = {}").format(sql.Identifier(script.schema)))
-            connection.execute(script.text.encode())
-            connection.execute(_RECORD, (script.name, script.sha256))
+        _apply(connection, script)
         done.append(script.name)
     return done
+
+
+def _apply(connection: OwnConnection, script: _Script) -> None:
+    """Processes of the release before go on working: if one of their transactions and the migration wait for each
+    other, PostgreSQL ends one of the two."""
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            with connection.transaction():
+                connection.execute(sql.SQL("SET LOCAL search_path = {}").format(sql.Identifier(script.schema)))
+                connection.execute(script.text.encode())
+                connection.execute(_RECORD, (script.name, script.sha256))
+            return
+        except psycopg.errors.DeadlockDetected:
+            if not tries_left:
+                raise
 
 
 def apply_functions_and_grants(connection: OwnConnection, role: AppRole, audit: AuditSettings | None) -> None:
