@@ -34,7 +34,7 @@ _START_SECONDS = 30.0
 _STOP_SECONDS = 20.0
 _LOOK_SECONDS = 0.02
 _WARM_UP_RUNS = 10
-# Of an input that was answered with 409.
+# How often an input is sent again after a 409.
 _REPEATS = 5
 _ACTIVE = (RunState.QUEUED, RunState.RUNNING, RunState.WAITING)
 

@@ -18,7 +18,7 @@ from quarterdeck.agents.model import AssistantTurn, ToolResult, Turn, TurnOrigin
 TURN_TOKENS = 8
 CUT = "\n[… cut here: the text was too long …]\n"
 NO_RESULT = "No result: this call was not carried out."
-# Of a call that no tool was started for, in a run that has ended.
+# The result of a call whose tool was never started, in a run that has ended.
 NOT_CARRIED_OUT = "Not carried out: the run ended before."
 # Of the estimate.
 BYTES_PER_TOKEN = 4

@@ -26,7 +26,7 @@ JOBS_SCHEMA = "jobs"
 
 # Any number that nothing else in the database uses.
 _LOCK = 0x9A47E2DE
-# Of a migration that PostgreSQL ends because of a deadlock.
+# How often a migration is tried if PostgreSQL ends it because of a deadlock.
 _TRIES = 5
 
 _APPLIED = "SELECT name, sha256 FROM app.migrations ORDER BY name"

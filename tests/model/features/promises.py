@@ -10,7 +10,7 @@ from tests.model.features.world import ENDED, Attached, Broken, Json, Session, W
 
 Promise = Callable[[World], None]
 _FILE_NAME_BYTES = 255
-# Of a text that may be cut in the middle.
+# Characters that are compared of a text that may be cut in the middle.
 _START = 16
 # Attachments that leave room for the rest of the smallest context.
 _FEW = 2

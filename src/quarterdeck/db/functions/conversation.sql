@@ -97,7 +97,7 @@ DECLARE
     -- As agents/context.py cuts results. As many characters are enough for as many bytes.
     cut_bytes CONSTANT integer := 512;
     used_bytes bigint := 0;
-    -- Of the newest exchange before the newest step, with cut results. Of its inputs.
+    -- Bytes of the newest exchange before its newest step, with cut results; and bytes of its inputs.
     step_bytes bigint := 0;
     input_bytes bigint := 0;
     entry_bytes bigint;
