@@ -1,8 +1,10 @@
 """Commands in the workspaces of sessions, with a worker that has a sandbox."""
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from uuid import UUID
 
 from bench.case import BenchError, Ground
@@ -26,10 +28,25 @@ async def without_worker(ground: Ground) -> AsyncIterator[Server]:
 
 @asynccontextmanager
 async def worker(server: Server, **settings: object) -> AsyncIterator[Caller]:
-    with server.worker(**_QUICK, **SANDBOX, **settings):
+    with worker_process(server, **settings):
         async with server.caller() as caller:
             await caller.warm_up()
             yield caller
+
+
+@contextmanager
+def worker_process(server: Server, **settings: object) -> Iterator[subprocess.Popen[bytes]]:
+    with server.worker(**_QUICK, **SANDBOX, **settings) as process:
+        yield process
+
+
+@contextmanager
+def paused(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ import shlex
 import sys
 from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 
 import msgspec
 import pytest
@@ -94,17 +94,19 @@ async def authorizing_proxy(server: Server, authorization: str) -> AsyncIterator
 
     async def serve(reader: StreamReader, writer: StreamWriter) -> None:
         host, port = server.url.removeprefix("http://").split(":")
-        with suppress(OSError, asyncio.IncompleteReadError):
+        with closing(writer), suppress(OSError, asyncio.IncompleteReadError):
             head = await reader.readuntil(b"\r\n\r\n")
             answers, requests = await asyncio.open_connection(host, int(port))
             kept = [line for line in head.split(b"\r\n")[:-2] if not line.lower().startswith(b"connection:")]
             more = [f"Authorization: {authorization}".encode(), b"Connection: close", b"", b""]
-            requests.write(b"\r\n".join([*kept, *more]))
-            sending = asyncio.create_task(_pipe(reader, requests))
-            await _pipe(answers, writer)
-            sending.cancel()
-            requests.close()
-        writer.close()
+            with closing(requests):
+                requests.write(b"\r\n".join([*kept, *more]))
+                sending = asyncio.create_task(_pipe(reader, requests))
+                try:
+                    await _pipe(answers, writer)
+                finally:
+                    sending.cancel()
+                    await asyncio.wait([sending])
 
     proxy = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:
