@@ -4,8 +4,8 @@ from bench.case import Taken
 from bench.moments import moment, most_at_once, ms
 from bench.resources import forget_peak, peak_mib
 from bench.server import Server
-from quarterdeck.conversations.events.model import EventType
-from quarterdeck.conversations.runs.model import RunState
+from quarterdeck.events.model import EventType
+from quarterdeck.runs.model import RunState
 
 AT_ONCE = 200
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from bench.case import BenchError
-from quarterdeck.conversations.events.model import EventBody, EventType
+from quarterdeck.events.model import EventBody, EventType
 
 
 def moment(events: Sequence[EventBody], kind: EventType) -> datetime:

@@ -23,11 +23,11 @@ from psycopg.rows import TupleRow
 from bench.case import BenchError, Ground
 from bench.provider import QUICKLY
 from bench.wire import Answer, Wire, request
-from quarterdeck.conversations.events.model import EventBody, EventPage
-from quarterdeck.conversations.runs.model import RunBody, RunState, SubmitKindBody
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import connection_options
 from quarterdeck.db.migrate import migrate
+from quarterdeck.events.model import EventBody, EventPage
+from quarterdeck.runs.model import RunBody, RunState, SubmitKindBody
 from quarterdeck.workspaces.service import FirstStart, first_start
 
 _START_SECONDS = 30.0

@@ -16,7 +16,7 @@ from bench import pgbench, wrk
 from bench.case import BenchError, Taken
 from bench.resources import cpu_seconds
 from bench.server import Server
-from quarterdeck.conversations.runs import store
+from quarterdeck.runs import store
 
 TEXT = "Please look at the release notes and tell me what is missing."
 CONNECTIONS = 64

@@ -10,7 +10,7 @@ from uuid import UUID
 from bench.case import BenchError, Ground
 from bench.moments import ms
 from bench.server import Caller, Server, serving
-from quarterdeck.conversations.events.model import EventType
+from quarterdeck.events.model import EventType
 
 SANDBOX: dict[str, object] = {"SANDBOX_KIND": "bubblewrap"}
 _QUICK: dict[str, object] = {"MODEL_DEMO_PAUSE_SECONDS": 0}

@@ -16,9 +16,9 @@ import msgspec
 from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType
 
 from quarterdeck.api.routes import OPERATIONS
-from quarterdeck.audit.model import ObjectType
-from quarterdeck.conversations.events.model import DeltaBody, EventBody, EventType, RetryBody
+from quarterdeck.changes.audit.model import ObjectType
 from quarterdeck.core.actors import Permission
+from quarterdeck.events.model import DeltaBody, EventBody, EventType, RetryBody
 from quarterdeck.http.operation import Payload
 
 MODELS = "quarterdeck.client.models"

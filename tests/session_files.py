@@ -10,14 +10,14 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from quarterdeck.agents.workspace.model import FileChanges, FileKind, Manifest, StoredFile
 from quarterdeck.blobs import service as blobs
 from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
 from quarterdeck.blobs.service import NewBlob
-from quarterdeck.conversations.events.log import lock_session
-from quarterdeck.conversations.workspace_files import records
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import Connection, Database
+from quarterdeck.events.log import lock_session
+from quarterdeck.sandbox.manifest import FileChanges, FileKind, Manifest, StoredFile
+from quarterdeck.session_files import records
 from tests.world import World, app_url
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from quarterdeck.conversations.actions import records
-from quarterdeck.conversations.actions.model import ActionKind, LimitScope, NewAction, ReachedLimit
-from quarterdeck.conversations.events.log import lock_session
 from quarterdeck.core.ids import parse_id
 from quarterdeck.core.settings import ActionSettings
+from quarterdeck.events.log import lock_session
+from quarterdeck.runs.actions import records
+from quarterdeck.runs.actions.model import ActionKind, LimitScope, NewAction, ReachedLimit
 from tests.world import World
 
 # As the worker that begins to wait does it. Its job ends with it.

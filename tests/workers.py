@@ -14,9 +14,9 @@ from uuid import UUID
 import httpx
 from msgspec import Struct
 
-from quarterdeck.agents.model import NO_OPTIONS
-from quarterdeck.conversations.runs.model import RunSetup, StepUsage
 from quarterdeck.db.database import Connection
+from quarterdeck.models.model import NO_OPTIONS
+from quarterdeck.runs.model import RunSetup, StepUsage
 from tests.fork_server import Process, start_qd
 from tests.world import PATIENT, START_SECONDS, STOP_SECONDS, World, database_urls, process_logs
 

@@ -10,7 +10,7 @@ from bench.case import BenchError, Case, Round, Taken, at_most
 from bench.moments import consumed_after_ms
 from bench.server import Caller, Server
 from bench.stages import idle_worker
-from quarterdeck.conversations.runs.model import Outcome
+from quarterdeck.runs.model import Outcome
 
 _SAMPLES = 60
 _PATIENCE_SECONDS = 15.0

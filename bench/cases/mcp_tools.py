@@ -13,7 +13,7 @@ from bench.mcp_server import TOOLS, mcp_server, methods_of
 from bench.provider import STEP_BY_STEP, STEPS, provider
 from bench.resources import cpu_seconds
 from bench.server import Caller, Server, serving
-from quarterdeck.conversations.runs.model import RunState
+from quarterdeck.runs.model import RunState
 
 _RUNS = 3
 _LOCAL: dict[str, object] = {"MCP_ALLOWED_ADDRESSES": "127.0.0.0/8"}

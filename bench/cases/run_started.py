@@ -8,7 +8,7 @@ from bench.case import Case, Round, Taken, at_most
 from bench.moments import moment, ms
 from bench.server import Server
 from bench.stages import idle_worker
-from quarterdeck.conversations.events.model import EventType
+from quarterdeck.events.model import EventType
 
 _SAMPLES = 40
 

@@ -12,8 +12,8 @@ from bench.case import BenchError, Case, Round, Taken, at_most
 from bench.moments import moment, ms
 from bench.server import Caller
 from bench.waiting import WAITING, Answered, check_waiting, waiting_beside_worker
-from quarterdeck.conversations.events.model import EventBody, EventType
-from quarterdeck.conversations.runs.model import RunState
+from quarterdeck.events.model import EventBody, EventType
+from quarterdeck.runs.model import RunState
 
 _SAMPLES = 30
 _ALLOW = msgspec.json.encode({"decision": "allow"})

@@ -10,10 +10,6 @@ from msgspec.structs import asdict
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from quarterdeck.agents.catalog import ModelCatalog
-from quarterdeck.agents.output_schema import SchemaChecks
-from quarterdeck.agents.sandbox.choice import find_sandbox, why_no_sandbox
-from quarterdeck.agents.sandbox.model import Sandbox, SandboxUnavailable
 from quarterdeck.api.console import Console
 from quarterdeck.api.docs_page import serve_docs
 from quarterdeck.api.endpoint import Endpoint, Executor, Respond
@@ -29,40 +25,43 @@ from quarterdeck.auth.rate_limits.limiter import RateLimiter
 from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
 from quarterdeck.blobs.spool import spool_folder
 from quarterdeck.changes.perform import Changes
-from quarterdeck.conversations.events.hub import EventHub
-from quarterdeck.conversations.events.notifications import Notifier
-from quarterdeck.conversations.events.page_loader import PageLoader
-from quarterdeck.conversations.events.stream_places import StreamPlaces
-from quarterdeck.conversations.runs.attachments import AttachmentRules
-from quarterdeck.conversations.runs.input_batcher import InputBatcher
-from quarterdeck.conversations.sessions.sandbox_offer import SandboxOffer
-from quarterdeck.conversations.workspace_files.archive import Archives
-from quarterdeck.core import errors, tracing
+from quarterdeck.connections.credentials.oauth import OAuthTokens
+from quarterdeck.connections.servers.checks import McpChecks
+from quarterdeck.connections.servers.offer import McpOffer
+from quarterdeck.core import errors, metrics, tracing
 from quarterdeck.core.agent_settings import McpSettings
 from quarterdeck.core.logging import configure_logs, log
+from quarterdeck.core.loop_watchdog import watched_loop
 from quarterdeck.core.retention import RetentionDays
 from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.settings import CredentialSettings, Settings
 from quarterdeck.core.trace_export import start_tracing, stop_tracing
-from quarterdeck.credentials.oauth import OAuthTokens
 from quarterdeck.db.database import Database
+from quarterdeck.events.hub import EventHub
+from quarterdeck.events.notifications import Notifier
+from quarterdeck.events.page_loader import PageLoader
+from quarterdeck.events.stream_places import StreamPlaces
 from quarterdeck.files.uploads import FileUploads
 from quarterdeck.http.downloads import Downloads
 from quarterdeck.http.middleware import Middleware
 from quarterdeck.http.operation import Operation
 from quarterdeck.http.request_spans import RequestSpans
-from quarterdeck.mcp_servers.checks import McpChecks
-from quarterdeck.mcp_servers.offer import McpOffer
-from quarterdeck.metrics import recorder
-from quarterdeck.metrics.loop_watchdog import watched_loop
+from quarterdeck.models.catalog import ModelCatalog
+from quarterdeck.models.output_schema import SchemaChecks
 from quarterdeck.retention import delete_expired
+from quarterdeck.runs.attachments import AttachmentRules
+from quarterdeck.runs.input_batcher import InputBatcher
+from quarterdeck.sandbox.choice import find_sandbox, why_no_sandbox
+from quarterdeck.sandbox.model import Sandbox, SandboxUnavailable
+from quarterdeck.session_files.archive import Archives
+from quarterdeck.sessions.sandbox_offer import SandboxOffer
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.uploads import Uploads
 
 
 def load_app(settings: Settings) -> ASGIApp:
     configure_logs(settings.log.level)
-    recorder.start("api")
+    metrics.start("api")
     start_tracing("quarterdeck-api", os.environ)
     services = Services(settings)
     router = Router(services.routes(), redirect_slashes=False, default=_not_found, lifespan=services.lifespan())
@@ -224,9 +223,9 @@ class Services:
         try:
             deleted = await delete_expired(self.database, self.bundles, self.settings)
         except Exception:
-            recorder.swept(None)
+            metrics.swept(None)
             raise
-        recorder.swept(asdict(deleted))
+        metrics.swept(asdict(deleted))
 
 
 async def _every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:

@@ -8,19 +8,19 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from quarterdeck.audit.service import sweep_audit_events
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.sweep import sweep_blobs
+from quarterdeck.changes.audit.service import sweep_audit_events
 from quarterdeck.changes.perform import sweep_receipts
-from quarterdeck.conversations.runs.recovery import sweep_jobs
-from quarterdeck.conversations.sessions.expiry import expire_files, expire_logs
-from quarterdeck.conversations.sessions.service import purge_deleted_sessions
 from quarterdeck.core.retention import RetentionDays
 from quarterdeck.core.settings import Settings
 from quarterdeck.db.database import Database
 from quarterdeck.files.service import sweep_files
+from quarterdeck.insights.usage.service import sweep_usage
+from quarterdeck.runs.recovery import sweep_jobs
+from quarterdeck.sessions.expiry import expire_files, expire_logs
+from quarterdeck.sessions.service import purge_deleted_sessions
 from quarterdeck.skills.sweep import sweep_blocks
-from quarterdeck.usage.service import sweep_usage
 from quarterdeck.webhooks.service import sweep_deliveries
 from quarterdeck.workspaces.service import retention_of_all
 

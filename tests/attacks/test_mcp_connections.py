@@ -10,7 +10,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from quarterdeck.agents.mcp.model import McpFailure
+from quarterdeck.connections.mcp.model import McpFailure
 from quarterdeck.outbound.resolver import Resolver
 from tests.mcp import hostile_server as hostile
 from tests.mcp.targets import PATIENT, call, connections, http_target

@@ -12,7 +12,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from quarterdeck.agents.mcp.model import McpFailure
+from quarterdeck.connections.mcp.model import McpFailure
 from tests.mcp.hostile_server import Behaviour, Exchange, HostileServer, hostile_server
 from tests.mcp.targets import PATIENT, connections, http_target
 

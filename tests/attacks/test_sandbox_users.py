@@ -7,10 +7,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from quarterdeck.agents.sandbox.host_users import HostUsers
-from quarterdeck.agents.sandbox.model import SandboxUnavailable, Service
-from quarterdeck.agents.sandbox.output_tail import ErrorTail
 from quarterdeck.core.agent_settings import SandboxSettings
+from quarterdeck.sandbox.host_users import HostUsers
+from quarterdeck.sandbox.model import SandboxUnavailable, Service
+from quarterdeck.sandbox.output_tail import ErrorTail
 from tests.sandbox.accounts import Child, account, bubblewrap
 
 # Takes all instances of inotify that its user can have, and says so.

@@ -3,14 +3,14 @@
 from typing import Any
 from uuid import UUID
 
-from quarterdeck.agents.catalog import ModelCatalog
-from quarterdeck.conversations.runs import lifecycle
-from quarterdeck.conversations.runs.lifecycle import Lease
-from quarterdeck.conversations.runs.model import RunSetup
-from quarterdeck.conversations.sessions.service import run_setup
 from quarterdeck.core.agent_settings import ModelSettings
 from quarterdeck.core.settings import DatabaseSettings, RunSettings
 from quarterdeck.db.database import Connection, Database
+from quarterdeck.models.catalog import ModelCatalog
+from quarterdeck.runs import lifecycle
+from quarterdeck.runs.lifecycle import Lease
+from quarterdeck.runs.model import RunSetup
+from quarterdeck.sessions.service import run_setup
 from tests.world import World, app_url
 
 

@@ -19,12 +19,12 @@ from msgspec import UNSET, Struct
 from schemathesis import Case, HookContext
 
 from quarterdeck.agents.configuration import ClientTools, ConfigurationField, McpServers
-from quarterdeck.conversations.actions.model import ResolveActionBody
+from quarterdeck.connections.credentials.model import CreateCredentialBody, CredentialType, Parameters
+from quarterdeck.connections.servers.model import ChangeMcpServerBody, CreateMcpServerBody
 from quarterdeck.core import ids
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.text_types import Line
-from quarterdeck.credentials.model import CreateCredentialBody, CredentialType, Parameters
-from quarterdeck.mcp_servers.model import ChangeMcpServerBody, CreateMcpServerBody
+from quarterdeck.runs.actions.model import ResolveActionBody
 from quarterdeck.workspaces.model import ChangeWorkspaceBody, SetRetention
 from tests.session_files import add_archive_as_file
 from tests.unit import archives

@@ -6,8 +6,8 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from quarterdeck.conversations.actions.model import LimitScope, NewAction
 from quarterdeck.core.actors import Permission
+from quarterdeck.runs.actions.model import LimitScope, NewAction
 from tests.waiting_runs import (
     approval,
     budget,

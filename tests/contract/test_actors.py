@@ -5,10 +5,10 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from quarterdeck.conversations.runs import lifecycle
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.settings import DatabaseSettings, RunSettings
 from quarterdeck.db.database import Database
+from quarterdeck.runs import lifecycle
 from tests.workers import log_of, resolve_setup
 from tests.world import Server, World, app_url
 

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, time, timedelta
 from typing import Any
 from uuid import UUID
 
-from quarterdeck.agent_stats.service import sum_up
 from quarterdeck.core.ids import first_id_at, new_id
+from quarterdeck.insights.agent_stats.service import sum_up
 from tests.contract.agent_requests import new_agent
 from tests.world import World, error_of
 

@@ -12,8 +12,8 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
-from quarterdeck.conversations.runs.model import InputEvent
 from quarterdeck.core.call import fingerprint
+from quarterdeck.runs.model import InputEvent
 from tests.contract.agent_requests import begin_run, new_agent, push
 from tests.workers import ended, log_of, working
 from tests.world import Server, World, error_of

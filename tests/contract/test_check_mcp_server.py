@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from quarterdeck.agents.configuration import ToolPolicy
-from quarterdeck.agents.mcp.commands import read_commands
-from quarterdeck.agents.model import ToolRule
+from quarterdeck.connections.mcp.commands import read_commands
+from quarterdeck.connections.servers.model import CreateMcpServerBody
+from quarterdeck.connections.servers.offer import McpOffer
 from quarterdeck.core.agent_settings import McpSettings
-from quarterdeck.mcp_servers.model import CreateMcpServerBody
-from quarterdeck.mcp_servers.offer import McpOffer
+from quarterdeck.models.model import ToolRule
 from tests.cli.command import qd_here
 from tests.mcp_server import mcp_server
 from tests.pages import blocks_of, texts_of

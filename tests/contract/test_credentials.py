@@ -10,19 +10,19 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from quarterdeck.core.errors import ServiceError
-from quarterdeck.core.secret_encryption import SecretCipher
-from quarterdeck.core.setting_types import AddressExceptions
-from quarterdeck.core.settings import CredentialSettings, WebhookSettings
-from quarterdeck.credentials import service
-from quarterdeck.credentials.model import (
+from quarterdeck.connections.credentials import service
+from quarterdeck.connections.credentials.model import (
     Authorization,
     AuthorizationError,
     CredentialType,
     Parameters,
     StoredCredential,
 )
-from quarterdeck.credentials.oauth import OAuthAuthorization, OAuthTokens
+from quarterdeck.connections.credentials.oauth import OAuthAuthorization, OAuthTokens
+from quarterdeck.core.errors import ServiceError
+from quarterdeck.core.secret_encryption import SecretCipher
+from quarterdeck.core.setting_types import AddressExceptions
+from quarterdeck.core.settings import CredentialSettings, WebhookSettings
 from tests.token_server import TokenServer, token_server
 from tests.world import Server, World, error_of
 

@@ -9,14 +9,14 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from quarterdeck.conversations.events.model import EventType, NewEvent
-from quarterdeck.conversations.runs import lifecycle
-from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
-from quarterdeck.conversations.runs.recovery import recover
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import DatabaseSettings, RunSettings
 from quarterdeck.db.database import Database
+from quarterdeck.events.model import EventType, NewEvent
+from quarterdeck.runs import lifecycle
+from quarterdeck.runs.lifecycle import Lease, Superseded
+from quarterdeck.runs.recovery import recover
 from tests.fault.stand_in import Brake
 from tests.workers import USED, check_log, log_of, resolve_setup
 from tests.world import Server, World, app_url, error_of, serving

@@ -2,10 +2,10 @@
 
 from uuid import UUID
 
-from quarterdeck.conversations.runs import lifecycle
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import Database
+from quarterdeck.runs import lifecycle
 from tests.contract.agent_requests import begin_run
 from tests.workers import check_log, log_of
 from tests.world import World, app_url, error_of

@@ -9,19 +9,12 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
-from quarterdeck.conversations.events.model import RetryBody
-from quarterdeck.conversations.events.notifications import (
-    Notification,
-    delta_payloads,
-    event_payloads,
-    notify,
-    parse,
-    retry_payload,
-)
-from quarterdeck.conversations.runs.lifecycle import Lease
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import Database
+from quarterdeck.events.model import RetryBody
+from quarterdeck.events.notifications import Notification, delta_payloads, event_payloads, notify, parse, retry_payload
+from quarterdeck.runs.lifecycle import Lease
 from quarterdeck.worker.deltas import DeltaSender
 from tests.contract.test_session_events import add_events, walk
 from tests.sse import PATIENCE_SECONDS, Sent, heard, reading, say

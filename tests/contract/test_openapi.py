@@ -20,14 +20,14 @@ from quarterdeck.api.error_docs import refusals
 from quarterdeck.api.openapi import openapi_document, serve_document
 from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.api.schema_fields import resolve
-from quarterdeck.conversations.events.model import DeltaBody, EventBody
+from quarterdeck.connections.servers.model import CreateMcpServerBody
+from quarterdeck.connections.servers.rules import check_one_connection
 from quarterdeck.core import errors
 from quarterdeck.core.errors import ErrorCode, Kind
 from quarterdeck.core.etags import parse_tags
+from quarterdeck.events.model import DeltaBody, EventBody
 from quarterdeck.http.operation import Operation, Payload, Refusal
 from quarterdeck.http.responses import STATUS
-from quarterdeck.mcp_servers.model import CreateMcpServerBody
-from quarterdeck.mcp_servers.rules import check_one_connection
 from tests.contract.openapi_snapshot import SNAPSHOT, current
 
 Json = dict[str, Any]

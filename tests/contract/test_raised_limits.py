@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.conversations.actions.model import ActionState, LimitScope
-from quarterdeck.conversations.runs import lifecycle
-from quarterdeck.conversations.runs.lifecycle import Lease
 from quarterdeck.core.settings import ActionSettings, DatabaseSettings
 from quarterdeck.db.database import Database
+from quarterdeck.runs import lifecycle
+from quarterdeck.runs.actions.model import ActionState, LimitScope
+from quarterdeck.runs.lifecycle import Lease
 from quarterdeck.worker.budgets import budget_action, stop_reason
 from tests.contract.agent_requests import begin_run, change_agent, new_agent, push
 from tests.waiting_runs import budget, waiting_run

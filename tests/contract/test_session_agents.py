@@ -4,7 +4,7 @@ import hashlib
 from typing import Any
 from uuid import UUID
 
-from quarterdeck.conversations.runs.model import UsedAgent
+from quarterdeck.runs.model import UsedAgent
 from tests.contract.agent_requests import begin_run, change_agent, new_agent, push
 from tests.contract.skill_requests import with_versions
 from tests.waiting_runs import approval, new_actions, wait_for

@@ -6,9 +6,9 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from quarterdeck.conversations.events.model import EventType
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.ids import LOWEST_ID
+from quarterdeck.events.model import EventType
 from tests.sse import reading
 from tests.world import Server, World, error_of
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.agents.built_in_tools import BUILT_IN_TOOLS
+from quarterdeck.tools.built_in_tools import BUILT_IN_TOOLS
 from tests.world import World, error_of
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}, "days": True}, "required": ["city"]}

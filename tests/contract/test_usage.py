@@ -6,8 +6,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from quarterdeck.usage import service
-from quarterdeck.usage.model import UsageGroup
+from quarterdeck.insights.usage import service
+from quarterdeck.insights.usage.model import UsageGroup
 from tests.world import World, error_of
 
 _ADD = """

@@ -16,12 +16,12 @@ import httpx
 import pytest
 from msgspec import Struct
 
-from quarterdeck.conversations.actions.model import ActionKind, NewAction
-from quarterdeck.conversations.events.model import EventType, NewEvent
-from quarterdeck.conversations.runs import calls, lifecycle
-from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
 from quarterdeck.core.settings import ActionSettings, DatabaseSettings, RunSettings
 from quarterdeck.db.database import Database
+from quarterdeck.events.model import EventType, NewEvent
+from quarterdeck.runs import calls, lifecycle
+from quarterdeck.runs.actions.model import ActionKind, NewAction
+from quarterdeck.runs.lifecycle import Lease, Superseded
 from tests.contract.provider_server import OPENAI, Reply, Wire, streams
 from tests.fault.postgres import own_postgres
 from tests.fault.stand_in import (

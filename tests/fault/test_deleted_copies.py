@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from quarterdeck.conversations.workspace_files import records
+from quarterdeck.session_files import records
 from tests.fault.test_workspace import packed
 from tests.fault.test_workspace_crashes import waiting_at_gate
 from tests.fault.waiting import new_session, start, succeeded

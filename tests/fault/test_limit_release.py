@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.conversations.actions.model import LimitScope
-from quarterdeck.conversations.actions.sweep import release_actions
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import Database
+from quarterdeck.runs.actions.model import LimitScope
+from quarterdeck.runs.actions.sweep import release_actions
 from tests.waiting_runs import approval, budget, jobs_of, waiting_run
 from tests.workers import log_of
 from tests.world import World, app_url, error_of

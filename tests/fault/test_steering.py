@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from quarterdeck.agents.context import estimate_tokens
+from quarterdeck.models.context import estimate_tokens
 from tests.contract.provider_server import OPENAI, Event, refuses, streams
 from tests.fault.stand_in import (
     LAST,

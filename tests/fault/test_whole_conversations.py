@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.agents.context import CUT, estimate_tokens
 from quarterdeck.blobs.blob_store import open_blob_store
 from quarterdeck.core.settings import DatabaseSettings, Settings
 from quarterdeck.db.database import Database
+from quarterdeck.models.context import CUT, estimate_tokens
 from quarterdeck.retention import delete_expired
 from tests.contract.provider_server import OPENAI, Reply, refuses, streams
 from tests.fault.stand_in import Gate, StandIn, asking

@@ -15,17 +15,17 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from quarterdeck.agents.workspace.model import FileChanges
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.changes import store as receipts
 from quarterdeck.changes.store import Claim
-from quarterdeck.conversations.actions import rules as action_rules
-from quarterdeck.conversations.events import log
-from quarterdeck.conversations.events.model import NewEvent
-from quarterdeck.conversations.runs import calls, calls_store, lifecycle, lifecycle_store
-from quarterdeck.conversations.runs.lifecycle import Lease
-from quarterdeck.conversations.workspace_files import records as workspace_files
 from quarterdeck.db.database import Connection, Database
+from quarterdeck.events import log
+from quarterdeck.events.model import NewEvent
+from quarterdeck.runs import calls, calls_store, lifecycle, lifecycle_store
+from quarterdeck.runs.actions import rules as action_rules
+from quarterdeck.runs.lifecycle import Lease
+from quarterdeck.sandbox.manifest import FileChanges
+from quarterdeck.session_files import records as workspace_files
 from quarterdeck.skills import store as skills
 from quarterdeck.worker import tool_calls
 

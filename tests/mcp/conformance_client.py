@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import msgspec
 
-from quarterdeck.agents.mcp.model import McpTool
+from quarterdeck.connections.mcp.model import McpTool
 from tests.mcp.targets import PATIENT, connections, http_target
 
 # Arguments by type, for scenarios that do not say how to call their tools.

@@ -11,12 +11,12 @@ from uuid import UUID, uuid4
 import msgspec
 import pytest
 
-from quarterdeck.agents.mcp.connections import McpConnections
-from quarterdeck.agents.mcp.model import McpTarget
-from quarterdeck.agents.sandbox.model import Sandbox
+from quarterdeck.connections.credentials.model import Authorization
+from quarterdeck.connections.mcp.connections import McpConnections
+from quarterdeck.connections.mcp.model import McpTarget
 from quarterdeck.core.agent_settings import McpSettings
 from quarterdeck.core.setting_types import AddressExceptions
-from quarterdeck.credentials.model import Authorization
+from quarterdeck.sandbox.model import Sandbox
 from tests.mcp.reachable import reachable_packages, reachable_python
 
 HERE = Path(__file__).parent

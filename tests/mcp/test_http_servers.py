@@ -11,8 +11,8 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from quarterdeck.agents.mcp.model import McpFailure
-from quarterdeck.credentials.authorizations import StaticAuthorization
+from quarterdeck.connections.credentials.authorizations import StaticAuthorization
+from quarterdeck.connections.mcp.model import McpFailure
 from quarterdeck.outbound.rules import IpAddress
 from tests.contract.test_webhook_sender import certificate
 from tests.mcp import hostile_server as hostile

@@ -13,8 +13,8 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from quarterdeck.agents.mcp.model import KEY_META, McpFailure
-from quarterdeck.agents.sandbox.model import Sandbox
+from quarterdeck.connections.mcp.model import KEY_META, McpFailure
+from quarterdeck.sandbox.model import Sandbox
 from tests.mcp.reachable import reachable
 from tests.mcp.targets import (
     HERE,

@@ -20,11 +20,11 @@ import psutil
 import pytest
 from msgspec import Struct
 
-from quarterdeck.agents.sandbox import cgroups
-from quarterdeck.agents.sandbox.bubblewrap import Bubblewrap
-from quarterdeck.agents.sandbox.bwrap_program import Program
-from quarterdeck.agents.sandbox.model import Command, Outcome, Sandbox
 from quarterdeck.core.agent_settings import SandboxSettings, WorkspaceSettings
+from quarterdeck.sandbox import cgroups
+from quarterdeck.sandbox.bubblewrap import Bubblewrap
+from quarterdeck.sandbox.bwrap_program import Program
+from quarterdeck.sandbox.model import Command, Outcome, Sandbox
 
 ACCOUNTS = ("root", "ordinary")
 _PR_SET_DUMPABLE = 4

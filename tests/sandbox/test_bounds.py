@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.agents.sandbox.bubblewrap import Bubblewrap
-from quarterdeck.agents.sandbox.cgroups import find_parents
 from quarterdeck.core.agent_settings import SandboxSettings, WorkspaceSettings
+from quarterdeck.sandbox.bubblewrap import Bubblewrap
+from quarterdeck.sandbox.cgroups import find_parents
 from tests.sandbox.accounts import ACCOUNTS, Account, Ran, account, bubblewrap, left_cgroups, run
 
 _MIB = 1024 * 1024

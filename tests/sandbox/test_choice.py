@@ -11,11 +11,11 @@ from uuid import uuid4
 
 import pytest
 
-from quarterdeck.agents.sandbox.cgroups import version_2_parents
-from quarterdeck.agents.sandbox.choice import find_sandbox, why_no_sandbox
-from quarterdeck.agents.sandbox.model import Outcome, SandboxUnavailable, Service
-from quarterdeck.agents.sandbox.output_tail import ErrorTail
 from quarterdeck.core.agent_settings import SandboxSettings, WorkspaceSettings
+from quarterdeck.sandbox.cgroups import version_2_parents
+from quarterdeck.sandbox.choice import find_sandbox, why_no_sandbox
+from quarterdeck.sandbox.model import Outcome, SandboxUnavailable, Service
+from quarterdeck.sandbox.output_tail import ErrorTail
 from tests.pages import blocks_of, texts_of
 from tests.sandbox.accounts import Child, account, run
 

@@ -12,11 +12,11 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from quarterdeck.agents.sandbox.choice import find_sandbox
-from quarterdeck.agents.sandbox.container import Container, run_arguments, serve_arguments
-from quarterdeck.agents.sandbox.model import Command, SandboxUnavailable, Service
-from quarterdeck.agents.sandbox.output_tail import ErrorTail
 from quarterdeck.core.agent_settings import SandboxSettings, WorkspaceSettings
+from quarterdeck.sandbox.choice import find_sandbox
+from quarterdeck.sandbox.container import Container, run_arguments, serve_arguments
+from quarterdeck.sandbox.model import Command, SandboxUnavailable, Service
+from quarterdeck.sandbox.output_tail import ErrorTail
 from tests.sandbox.accounts import account, run
 
 _MIB = 1024 * 1024

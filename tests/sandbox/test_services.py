@@ -12,8 +12,8 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from quarterdeck.agents.sandbox.model import Pipes, Sandbox, Service
-from quarterdeck.agents.sandbox.output_tail import ErrorTail
+from quarterdeck.sandbox.model import Pipes, Sandbox, Service
+from quarterdeck.sandbox.output_tail import ErrorTail
 from tests.sandbox.accounts import ACCOUNTS, Account, account, bubblewrap, left_cgroups
 
 _MIB = 1024 * 1024

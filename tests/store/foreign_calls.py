@@ -3,40 +3,40 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from quarterdeck.activity import rules as activity_rules
-from quarterdeck.activity import store as activity
-from quarterdeck.activity.model import Window
-from quarterdeck.agent_definitions import store as agents
-from quarterdeck.agent_stats import store as agent_stats
+from quarterdeck.agents import store as agents
 from quarterdeck.agents.configuration import AgentConfiguration, AgentReference, Limit, Limits
-from quarterdeck.agents.mcp.model import McpTool
-from quarterdeck.agents.model import NO_OPTIONS
-from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.api_keys import store as api_keys
-from quarterdeck.audit import store as audit
-from quarterdeck.audit.model import AuditFilter, ObjectType
 from quarterdeck.changes import store as receipts
-from quarterdeck.conversations.actions import store as actions
-from quarterdeck.conversations.actions.model import ActionFilter, ActionId
-from quarterdeck.conversations.runs import lifecycle_store as lifecycle
-from quarterdeck.conversations.runs import store as runs
-from quarterdeck.conversations.runs.model import Submission, Usage, Verdict
-from quarterdeck.conversations.session_tokens import store as session_tokens
-from quarterdeck.conversations.sessions import expiry_store as expiry
-from quarterdeck.conversations.sessions import search_store
-from quarterdeck.conversations.sessions import store as sessions
-from quarterdeck.conversations.sessions.model import SessionBody
+from quarterdeck.changes.audit import store as audit
+from quarterdeck.changes.audit.model import AuditFilter, ObjectType
+from quarterdeck.connections.credentials import store as credentials
+from quarterdeck.connections.mcp.model import McpTool
+from quarterdeck.connections.servers import store as mcp_servers
+from quarterdeck.connections.servers.model import McpServerBody
 from quarterdeck.core.actors import ActorBody, Credential, CredentialKind
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID, new_id
 from quarterdeck.core.retention import RetentionDays
 from quarterdeck.core.settings import SubmitSettings
-from quarterdeck.credentials import store as credentials
 from quarterdeck.files import store as files
-from quarterdeck.mcp_servers import store as mcp_servers
-from quarterdeck.mcp_servers.model import McpServerBody
+from quarterdeck.insights.activity import rules as activity_rules
+from quarterdeck.insights.activity import store as activity
+from quarterdeck.insights.activity.model import Window
+from quarterdeck.insights.agent_stats import store as agent_stats
+from quarterdeck.insights.usage import store as usage
+from quarterdeck.insights.usage.model import UsageGroup
+from quarterdeck.models.model import NO_OPTIONS
+from quarterdeck.runs import lifecycle_store as lifecycle
+from quarterdeck.runs import store as runs
+from quarterdeck.runs.actions import store as actions
+from quarterdeck.runs.actions.model import ActionFilter, ActionId
+from quarterdeck.runs.model import Submission, Usage, Verdict
+from quarterdeck.sandbox.manifest import WorkspaceKind
+from quarterdeck.sessions import expiry_store as expiry
+from quarterdeck.sessions import search_store
+from quarterdeck.sessions import store as sessions
+from quarterdeck.sessions.model import SessionBody
+from quarterdeck.sessions.tokens import store as session_tokens
 from quarterdeck.skills import store as skills
-from quarterdeck.usage import store as usage
-from quarterdeck.usage.model import UsageGroup
 from quarterdeck.webhooks import delivery_store as deliveries
 from quarterdeck.webhooks import store as webhooks
 from quarterdeck.webhooks.model import (

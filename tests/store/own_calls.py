@@ -6,56 +6,55 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from quarterdeck.agent_definitions import store as agents
+from quarterdeck.agents import store as agents
 from quarterdeck.agents.configuration import AgentConfiguration, SessionSkill
-from quarterdeck.agents.mcp.model import PinnedTools
-from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.api_keys import store as api_keys
 from quarterdeck.api_keys.model import NewApiKey
-from quarterdeck.audit import store as audit
-from quarterdeck.audit.model import Change, ObjectType
-from quarterdeck.auth import last_used
+from quarterdeck.auth import last_used, visibility_store
 from quarterdeck.auth import store as access
 from quarterdeck.blobs import store as blobs
 from quarterdeck.blobs.model import Blob, StoredBlob, sha256_range
 from quarterdeck.changes import store as receipts
-from quarterdeck.conversations import visibility_store
-from quarterdeck.conversations.actions import store as actions
-from quarterdeck.conversations.actions.model import ActionKind, NewAction
-from quarterdeck.conversations.events import log
-from quarterdeck.conversations.events import store as events
-from quarterdeck.conversations.events.model import EventType, NewEvent
-from quarterdeck.conversations.runs import calls_store as calls
-from quarterdeck.conversations.runs import conversation_store
-from quarterdeck.conversations.runs import creation_store as creation
-from quarterdeck.conversations.runs import discards_store as discards
-from quarterdeck.conversations.runs import lifecycle_store as lifecycle
-from quarterdeck.conversations.runs import mcp_tools_store as mcp_tools
-from quarterdeck.conversations.runs import recovery_store as recovery
-from quarterdeck.conversations.runs import turns_store as turns
-from quarterdeck.conversations.runs.discards_store import InputEvent
-from quarterdeck.conversations.runs.model import Delivery, Input, RunState, StepUsage
-from quarterdeck.conversations.session_tokens import store as session_tokens
-from quarterdeck.conversations.session_tokens.model import NewSessionToken
-from quarterdeck.conversations.sessions import expiry_store as expiry
-from quarterdeck.conversations.sessions import forks_store as forks
-from quarterdeck.conversations.sessions import search_store
-from quarterdeck.conversations.sessions import store as sessions
-from quarterdeck.conversations.sessions.model import NewSession
-from quarterdeck.conversations.workspace_files import store as session_files
+from quarterdeck.changes.audit import store as audit
+from quarterdeck.changes.audit.model import Change, ObjectType
+from quarterdeck.connections.credentials import store as credentials
+from quarterdeck.connections.credentials.model import CredentialType, Parameters, StoredCredential
+from quarterdeck.connections.mcp.model import PinnedTools
+from quarterdeck.connections.servers import store as mcp_servers
+from quarterdeck.connections.servers.model import NewMcpServer
 from quarterdeck.core.actors import Caller, Credential, CredentialKind, Origin, Permission, Principal
 from quarterdeck.core.ids import LOWEST_ID, new_id
 from quarterdeck.core.retention import RetentionDays
 from quarterdeck.core.settings import RunSettings
-from quarterdeck.credentials import store as credentials
-from quarterdeck.credentials.model import CredentialType, Parameters, StoredCredential
 from quarterdeck.db.migrate import is_current
 from quarterdeck.db.walks import Step
+from quarterdeck.events import log
+from quarterdeck.events import store as events
+from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.files import store as files
 from quarterdeck.files.model import Upload
-from quarterdeck.mcp_servers import store as mcp_servers
-from quarterdeck.mcp_servers.model import NewMcpServer
+from quarterdeck.runs import calls_store as calls
+from quarterdeck.runs import conversation_store
+from quarterdeck.runs import creation_store as creation
+from quarterdeck.runs import discards_store as discards
+from quarterdeck.runs import lifecycle_store as lifecycle
+from quarterdeck.runs import mcp_tools_store as mcp_tools
+from quarterdeck.runs import recovery_store as recovery
+from quarterdeck.runs import turns_store as turns
+from quarterdeck.runs.actions import store as actions
+from quarterdeck.runs.actions.model import ActionKind, NewAction
+from quarterdeck.runs.discards_store import InputEvent
+from quarterdeck.runs.model import Delivery, Input, RunState, StepUsage
+from quarterdeck.sandbox.manifest import WorkspaceKind
 from quarterdeck.server.metrics_store import Counts, read_counts, read_figures
+from quarterdeck.session_files import store as session_files
+from quarterdeck.sessions import expiry_store as expiry
+from quarterdeck.sessions import forks_store as forks
+from quarterdeck.sessions import search_store
+from quarterdeck.sessions import store as sessions
+from quarterdeck.sessions.model import NewSession
+from quarterdeck.sessions.tokens import store as session_tokens
+from quarterdeck.sessions.tokens.model import NewSessionToken
 from quarterdeck.skills import blocks_store as blocks
 from quarterdeck.skills import store as skills
 from quarterdeck.webhooks import delivery_store as deliveries

@@ -8,9 +8,9 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from quarterdeck.activity import rules, service
-from quarterdeck.activity.model import CountLimits
 from quarterdeck.db.database import Connection
+from quarterdeck.insights.activity import rules, service
+from quarterdeck.insights.activity.model import CountLimits
 from quarterdeck.workspaces import service as workspaces
 from tests.store.test_sql_prepares import ALL, as_prepared
 from tests.world import AS_OWNER

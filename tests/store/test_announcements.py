@@ -9,11 +9,11 @@ from uuid import UUID, uuid4
 import pytest
 from psycopg import AsyncConnection
 
-from quarterdeck.conversations.events.model import EventType, NewEvent
-from quarterdeck.conversations.events.notifications import Notifier, announce_events, parse
-from quarterdeck.conversations.runs import calls, lifecycle
 from quarterdeck.core.settings import DatabaseSettings, RunSettings
 from quarterdeck.db.database import Connection, Database
+from quarterdeck.events.model import EventType, NewEvent
+from quarterdeck.events.notifications import Notifier, announce_events, parse
+from quarterdeck.runs import calls, lifecycle
 from tests.workers import USED, resolve_setup
 from tests.world import START_SECONDS, World, app_url
 

@@ -6,10 +6,10 @@ from uuid import UUID
 
 import pytest
 
-from quarterdeck.conversations.runs.attachments import AttachmentRules
-from quarterdeck.conversations.runs.model import AttachmentRequest, InputEvent, Verdict
 from quarterdeck.core.agent_settings import ModelSettings, WorkspaceSettings
 from quarterdeck.core.settings import FileSettings, SubmitSettings
+from quarterdeck.runs.attachments import AttachmentRules
+from quarterdeck.runs.model import AttachmentRequest, InputEvent, Verdict
 from tests.store.test_input_batcher import batching, outcome, submission
 from tests.workers import held_up
 from tests.world import World

@@ -8,8 +8,8 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from quarterdeck.audit import store
-from quarterdeck.audit.model import AuditFilter, ObjectType
+from quarterdeck.changes.audit import store
+from quarterdeck.changes.audit.model import AuditFilter, ObjectType
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID
 from quarterdeck.core.retention import RetentionDays
 from quarterdeck.db.database import Connection

@@ -8,14 +8,14 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
-from quarterdeck.agents.context import fit_turns
-from quarterdeck.agents.model import AssistantTurn, ToolResult, UserTurn
-from quarterdeck.conversations.runs import conversation_store
-from quarterdeck.conversations.runs import lifecycle_store as store
-from quarterdeck.conversations.runs.model import ENTRY_BYTES
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import Connection, connection_options
+from quarterdeck.models.context import fit_turns
+from quarterdeck.models.model import AssistantTurn, ToolResult, UserTurn
+from quarterdeck.runs import conversation_store
+from quarterdeck.runs import lifecycle_store as store
+from quarterdeck.runs.model import ENTRY_BYTES
 from quarterdeck.worker.journal import TOOLS, next_step, turns_of
 from tests.world import AS_OWNER, app_url
 

@@ -11,14 +11,14 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from quarterdeck.conversations.runs import store
-from quarterdeck.conversations.runs.input_batcher import InputBatcher
-from quarterdeck.conversations.runs.model import AttachmentRequest, Submission, Submitted, Verdict
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Credential, CredentialKind, Permission
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.settings import DatabaseSettings, SubmitSettings
 from quarterdeck.db.database import Connection
+from quarterdeck.runs import store
+from quarterdeck.runs.input_batcher import InputBatcher
+from quarterdeck.runs.model import AttachmentRequest, Submission, Submitted, Verdict
 from tests.workers import held_up
 from tests.world import World
 
@@ -98,7 +98,7 @@ async def outcome(submitting: Awaitable[Submitted]) -> Verdict | str:
 async def test_inputs_that_arrive_during_a_call_share_the_next_one(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quarterdeck.conversations.runs.input_batcher._SLOW_CALL_SECONDS", 60.0)
+    monkeypatch.setattr("quarterdeck.runs.input_batcher._SLOW_CALL_SECONDS", 60.0)
     sessions = [UUID(await world.new_session()) for _ in range(21)]
     calls: list[set[UUID]] = []
     async with batching(world, calls) as batcher, await world.connect() as holder:
@@ -115,7 +115,7 @@ async def test_inputs_that_arrive_during_a_call_share_the_next_one(
 
 
 async def test_workspaces_take_turns_in_the_queue(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quarterdeck.conversations.runs.input_batcher._SLOW_CALL_SECONDS", 60.0)
+    monkeypatch.setattr("quarterdeck.runs.input_batcher._SLOW_CALL_SECONDS", 60.0)
     other = await World.create(world.database_url, world.http)
     greedy, modest = UUID(await world.new_session()), UUID(await other.new_session())
     calls: list[set[UUID]] = []

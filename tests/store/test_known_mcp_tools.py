@@ -7,14 +7,14 @@ import pytest
 from msgspec.structs import replace
 from psycopg import AsyncConnection
 
-from quarterdeck.agents.mcp.model import McpTool, definition_sha256
+from quarterdeck.connections.credentials.oauth import OAuthTokens
+from quarterdeck.connections.mcp.model import McpTool, definition_sha256
+from quarterdeck.connections.servers import service, store
+from quarterdeck.connections.servers.model import NewMcpServer
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.settings import CredentialSettings, WebhookSettings
-from quarterdeck.credentials.oauth import OAuthTokens
-from quarterdeck.mcp_servers import service, store
-from quarterdeck.mcp_servers.model import NewMcpServer
 from quarterdeck.workspaces import service as workspaces
 from tests.world import AS_OWNER
 

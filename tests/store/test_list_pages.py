@@ -13,19 +13,19 @@ from msgspec import Struct
 from psycopg import AsyncConnection
 
 from quarterdeck.api_keys import store as api_keys
-from quarterdeck.audit import store as audit
-from quarterdeck.audit.model import AuditFilter, ObjectType
 from quarterdeck.changes import store as receipts
-from quarterdeck.conversations.actions import store as actions
-from quarterdeck.conversations.actions.model import ActionFilter, ActionKind, ActionState
-from quarterdeck.conversations.runs import store as runs
-from quarterdeck.conversations.session_tokens import store as session_tokens
-from quarterdeck.conversations.sessions import expiry_store as expiry
-from quarterdeck.conversations.sessions import store as sessions
+from quarterdeck.changes.audit import store as audit
+from quarterdeck.changes.audit.model import AuditFilter, ObjectType
+from quarterdeck.connections.credentials import store as credentials
+from quarterdeck.connections.servers import store as mcp_servers
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID
-from quarterdeck.credentials import store as credentials
 from quarterdeck.db.database import Connection
-from quarterdeck.mcp_servers import store as mcp_servers
+from quarterdeck.runs import store as runs
+from quarterdeck.runs.actions import store as actions
+from quarterdeck.runs.actions.model import ActionFilter, ActionKind, ActionState
+from quarterdeck.sessions import expiry_store as expiry
+from quarterdeck.sessions import store as sessions
+from quarterdeck.sessions.tokens import store as session_tokens
 from quarterdeck.skills import store as skills
 from quarterdeck.webhooks import delivery_store
 from quarterdeck.webhooks import store as webhooks

@@ -13,11 +13,11 @@ from msgspec import Struct
 from psycopg import AsyncConnection
 
 from quarterdeck.blobs.blob_store import open_blob_store
-from quarterdeck.conversations.sessions import store as sessions
 from quarterdeck.core.ids import first_id_at, new_id
 from quarterdeck.core.settings import DatabaseSettings, ReceiptSettings, RetentionSettings, Settings
 from quarterdeck.db.database import Database
 from quarterdeck.retention import Deleted, delete_expired
+from quarterdeck.sessions import store as sessions
 from quarterdeck.workspaces import service as workspaces
 from quarterdeck.workspaces.model import SetRetention
 from tests.world import AS_OWNER, app_url

@@ -7,9 +7,9 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from quarterdeck.conversations.events.page_loader import PageLoader
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import Database
+from quarterdeck.events.page_loader import PageLoader
 from tests.world import AS_OWNER, app_url
 
 SESSION = UUID(int=1)

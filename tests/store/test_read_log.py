@@ -7,7 +7,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from quarterdeck.conversations.events import store
+from quarterdeck.events import store
 from tests.world import AS_OWNER
 
 SESSION = UUID("01900000-0000-7000-8000-000000000001")

@@ -7,11 +7,11 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
-from quarterdeck.conversations.sessions import forks, search_store, store
 from quarterdeck.core.errors import Kind, ServiceError
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID
 from quarterdeck.core.settings import DatabaseSettings, ForkSettings
 from quarterdeck.db.database import Connection, connection_options
+from quarterdeck.sessions import forks, search_store, store
 from quarterdeck.workspaces import service as workspaces
 from tests.world import AS_OWNER, app_url
 

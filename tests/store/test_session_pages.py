@@ -6,9 +6,9 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from quarterdeck.conversations.sessions import store
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID
 from quarterdeck.db.database import Connection
+from quarterdeck.sessions import store
 from quarterdeck.workspaces import service as workspaces
 from tests.world import AS_OWNER
 

@@ -111,7 +111,7 @@ def faults(connection: Connection, constants: list[Constant]) -> list[str]:
 
 def test_all_statements_are_found() -> None:
     assert len(ALL) >= 25
-    assert len([constant for constant in ALL if constant.place.startswith("audit/store _PAGES")]) == 10
+    assert len([constant for constant in ALL if constant.place.startswith("changes/audit/store _PAGES")]) == 10
     assert {constant.place.split(" ")[0] for constant in ALL} == {f"{file.parent.name}/{file.stem}" for file in FILES}
 
 
@@ -127,7 +127,7 @@ def test_a_missing_privilege_is_found(connection: Connection, owner: Connection)
     owner.execute("REVOKE EXECUTE ON FUNCTION expire_audit_entries FROM quarterdeck_app")
     found = faults(connection, [constant for constant in ALL if not constant.is_for_owner])
     assert sorted(fault.split(":")[0] for fault in found) == [
-        "audit/store _EXPIRE",
+        "changes/audit/store _EXPIRE",
         "session_tokens/store _REVOKE",
         "skills/store _ADD",
     ]

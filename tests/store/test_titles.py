@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from quarterdeck.conversations.runs import lifecycle
 from quarterdeck.core.settings import DatabaseSettings, RunSettings
 from quarterdeck.db.database import Database
+from quarterdeck.runs import lifecycle
 from tests.workers import resolve_setup
 from tests.world import Server, World, app_url
 

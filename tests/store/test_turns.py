@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 from psycopg import AsyncConnection
 
-from quarterdeck.conversations.runs import lifecycle
-from quarterdeck.conversations.runs.model import RunSetup
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import DatabaseSettings, RunSettings
 from quarterdeck.db.database import Connection, Database
+from quarterdeck.runs import lifecycle
+from quarterdeck.runs.model import RunSetup
 from tests.workers import SETUP, resolve_setup
 from tests.world import AS_OWNER, World, app_url
 

@@ -12,10 +12,10 @@ from msgspec import Struct
 from psycopg import AsyncConnection
 
 from quarterdeck.api_keys import store as api_keys
-from quarterdeck.conversations.session_tokens import store as session_tokens
-from quarterdeck.conversations.sessions import store as sessions
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import connection_options
+from quarterdeck.sessions import store as sessions
+from quarterdeck.sessions.tokens import store as session_tokens
 from quarterdeck.webhooks import store as webhooks
 from tests.store.foreign_calls import with_foreign_ids
 from tests.store.own_calls import for_all_workspaces, with_own_ids
@@ -40,10 +40,10 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
     "a lock: returns and changes nothing": (
         "auth/store _BLOCK",
         "events/log _LOCK",
-        "mcp_servers/store _LOCK_WORKSPACE",
+        "connections/servers/store _LOCK_WORKSPACE",
         "changes/store _LOCK",
         "sessions/store _PREVENT_DELETION",
-        "credentials/store _LOCK_WORKSPACE",
+        "connections/credentials/store _LOCK_WORKSPACE",
         "webhooks/store _LOCK_WORKSPACE",
     ),
     "finds the workspace of the session: the check itself": (
@@ -54,9 +54,9 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
     "adds a row whose ids were created or checked before": (
         "actions/store _ADD",
         "api_keys/store _ADD",
-        "audit/store _ADD",
+        "changes/audit/store _ADD",
         "changes/store _SAVE",
-        "credentials/store _ADD",
+        "connections/credentials/store _ADD",
         "runs/creation_store _ADD",
         "runs/creation_store _FIND_ATTACHMENTS",
         "runs/creation_store _STORE_ATTACHMENTS",
@@ -64,11 +64,11 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "sessions/store _ADD",
         "sessions/store _ADD_SKILL",
         "files/store _ADD",
-        "mcp_servers/store _ADD",
+        "connections/servers/store _ADD",
         "skills/store _ADD",
-        "agent_definitions/store _ADD",
-        "agent_definitions/store _ADD_VERSION",
-        "agent_definitions/store _ADD_SKILLS",
+        "agents/store _ADD",
+        "agents/store _ADD_VERSION",
+        "agents/store _ADD_SKILLS",
         "webhooks/store _ADD",
         "webhooks/delivery_store _ADD",
     ),
@@ -144,7 +144,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "webhooks/store _DISABLE",
         "webhooks/store _DISABLE_FAILING",
         "webhooks/store _SET_SECRETS",
-        "credentials/store _SET_SECRET",
+        "connections/credentials/store _SET_SECRET",
     ),
     "the files of a session that was checked, or of a worker's run": (
         "workspace_files/store _DELETE",
@@ -191,7 +191,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
 # Statements about all workspaces. Their calls show which rows they must not change.
 OF_ALL_WORKSPACES: dict[str, tuple[str, ...]] = {
     "removes expired rows": (
-        "audit/store _EXPIRE",
+        "changes/audit/store _EXPIRE",
         "changes/store _DELETE_OLD",
         "sessions/store _DELETED",
         "webhooks/delivery_store _DELETE_OLD",
@@ -243,7 +243,7 @@ OF_ALL_WORKSPACES: dict[str, tuple[str, ...]] = {
     "a worker claims due deliveries": ("webhooks/delivery_store _CLAIM",),
     "notifies every process about sessions": ("events/store _NOTIFY",),
     "for the operator": (
-        "credentials/store _SECRETS",
+        "connections/credentials/store _SECRETS",
         "webhooks/store _SECRETS",
         "workspaces/store _ALL",
         "workspaces/store _LOCK_FIRST_START",

@@ -9,16 +9,16 @@ from uuid import UUID
 
 import pytest
 
-from quarterdeck.agents.model import ToolResult
-from quarterdeck.agents.workspace.model import FileChanges, FileKind
-from quarterdeck.agents.workspace.rules import InvalidPath, PathConflict
 from quarterdeck.blobs.sweep import sweep_blobs
-from quarterdeck.conversations.events.log import lock_session
-from quarterdeck.conversations.runs import calls, lifecycle
-from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
-from quarterdeck.conversations.sessions.service import purge_deleted_sessions
-from quarterdeck.conversations.workspace_files import records
 from quarterdeck.core.settings import RunSettings
+from quarterdeck.events.log import lock_session
+from quarterdeck.models.model import ToolResult
+from quarterdeck.runs import calls, lifecycle
+from quarterdeck.runs.lifecycle import Lease, Superseded
+from quarterdeck.sandbox.manifest import FileChanges, FileKind
+from quarterdeck.sandbox.path_rules import InvalidPath, PathConflict
+from quarterdeck.session_files import records
+from quarterdeck.sessions.service import purge_deleted_sessions
 from quarterdeck.worker import journal
 from tests.session_files import NOW, SessionFiles, session_files, stored_file, stored_folder, stored_link
 from tests.workers import eventually, log_of, resolve_setup

@@ -15,9 +15,9 @@ import pytest
 from msgspec import Struct
 from psycopg import AsyncConnection, AsyncCursor, sql
 
-from quarterdeck.conversations.runs.model import AttachmentRequest
 from quarterdeck.core.ids import new_id
 from quarterdeck.db.database import Connection
+from quarterdeck.runs.model import AttachmentRequest
 from quarterdeck.skills.model import Bundle, Manifest
 
 

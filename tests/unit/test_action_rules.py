@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.conversations.actions import rules
-from quarterdeck.conversations.actions.model import ActionKind
 from quarterdeck.core.settings import ActionSettings
+from quarterdeck.runs.actions import rules
+from quarterdeck.runs.actions.model import ActionKind
 
 
 def test_each_kind_has_its_own_expiry() -> None:

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from quarterdeck.activity import rules
+from quarterdeck.insights.activity import rules
 
 NOW = datetime(2026, 3, 2, 9, 31, 17, 250_000, UTC)
 

@@ -4,10 +4,10 @@ from uuid import UUID
 
 import pytest
 
-from quarterdeck.agents.attachments import block, is_text, takes, wanted, with_contents, with_selection
-from quarterdeck.agents.context import fit_turns, turn_tokens
-from quarterdeck.agents.model import AssistantTurn, Attachment, Content, Turn, UserTurn
 from quarterdeck.core.agent_settings import ModelSettings
+from quarterdeck.models.attachments import block, is_text, takes, wanted, with_contents, with_selection
+from quarterdeck.models.context import fit_turns, turn_tokens
+from quarterdeck.models.model import AssistantTurn, Attachment, Content, Turn, UserTurn
 
 SETTINGS = ModelSettings(attachment_bytes=1000, attachment_text_bytes=100)
 

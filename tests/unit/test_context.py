@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.agents.context import (
+from quarterdeck.models.context import (
     CUT,
     NO_RESULT,
     Split,
@@ -21,7 +21,7 @@ from quarterdeck.agents.context import (
     turn_tokens,
     with_results,
 )
-from quarterdeck.agents.model import AssistantTurn, ToolCall, ToolResult, Turn, TurnOrigin, UserTurn
+from quarterdeck.models.model import AssistantTurn, ToolCall, ToolResult, Turn, TurnOrigin, UserTurn
 
 
 def user(text: str) -> UserTurn:

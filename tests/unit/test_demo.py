@@ -9,9 +9,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from quarterdeck.agents.context import CUT
-from quarterdeck.agents.demo import DemoModel
-from quarterdeck.agents.model import (
+from quarterdeck.models.context import CUT
+from quarterdeck.models.demo import DemoModel
+from quarterdeck.models.model import (
     MALFORMED_ARGUMENTS,
     AssistantTurn,
     CutOff,
@@ -22,7 +22,7 @@ from quarterdeck.agents.model import (
     Turn,
     UserTurn,
 )
-from quarterdeck.agents.tools import Toolbox
+from quarterdeck.tools.tool import Toolbox
 from tests.unit.test_tools import SKILL, carry_out, nothing_to_read, toolbox
 
 TIME_ONLY = toolbox(nothing_to_read, ()).specs
@@ -173,7 +173,7 @@ async def test_it_is_slow_for_a_limited_time_in_each_run() -> None:
 
     async def take_step(run_id: UUID) -> float:
         pauses.clear()
-        with patch("quarterdeck.agents.demo.asyncio.sleep", note):
+        with patch("quarterdeck.models.demo.asyncio.sleep", note):
             await model.step("", [UserTurn("demo: slow 40", run_id)], TIME_ONLY, lambda _: None)
         return round(sum(pauses), 3)
 
@@ -195,8 +195,8 @@ async def test_its_answer_is_bounded() -> None:
 
 def test_demo_and_api_need_no_provider_library() -> None:
     program = (
-        "import sys, asyncio, quarterdeck.app, quarterdeck.agents.retry, quarterdeck.worker.agent\n"
-        "from quarterdeck.agents.registry import ModelRegistry\n"
+        "import sys, asyncio, quarterdeck.app, quarterdeck.models.retry, quarterdeck.worker.agent\n"
+        "from quarterdeck.models.registry import ModelRegistry\n"
         "from quarterdeck.core.agent_settings import ModelSettings\n"
         "asyncio.run(ModelRegistry(ModelSettings()).resolve(None))\n"
         "print([name for name in ('pydantic_ai', 'openai', 'anthropic', 'httpx2') if name in sys.modules])"

@@ -5,8 +5,8 @@ import json
 import msgspec
 
 from quarterdeck.agents.configuration import AgentConfiguration
-from quarterdeck.conversations.sessions.model import CreateSessionBody
-from quarterdeck.credentials.model import CreateCredentialBody
+from quarterdeck.connections.credentials.model import CreateCredentialBody
+from quarterdeck.sessions.model import CreateSessionBody
 from quarterdeck.worker.journal import compaction_entry
 from tests.pages import blocks_of, texts_of
 

@@ -5,9 +5,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from quarterdeck.agents.model import AssistantTurn, CutOff, ResultImage, Step, ToolCall, ToolResult, Turn, UserTurn
-from quarterdeck.conversations.events.model import NewEvent
-from quarterdeck.conversations.runs.model import Entry
+from quarterdeck.events.model import NewEvent
+from quarterdeck.models.model import AssistantTurn, CutOff, ResultImage, Step, ToolCall, ToolResult, Turn, UserTurn
+from quarterdeck.runs.model import Entry
 from quarterdeck.worker.journal import (
     END,
     MODEL,

@@ -13,8 +13,8 @@ from collections.abc import Callable, Coroutine
 import pytest
 import uvloop
 
-from quarterdeck.metrics import recorder
-from quarterdeck.metrics.loop_watchdog import watched_loop
+from quarterdeck.core import metrics
+from quarterdeck.core.loop_watchdog import watched_loop
 
 LIMIT = 0.08
 Loop = Callable[[Coroutine[object, object, None]], None]
@@ -52,7 +52,7 @@ def hold_interpreter_lock() -> None:
 @pytest.fixture
 def reported(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
     found: list[tuple[str, float]] = []
-    monkeypatch.setattr(recorder, "loop_blocked", lambda kind, seconds: found.append((kind, seconds)))
+    monkeypatch.setattr(metrics, "loop_blocked", lambda kind, seconds: found.append((kind, seconds)))
     return found
 
 

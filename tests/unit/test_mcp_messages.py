@@ -2,8 +2,8 @@
 
 import pytest
 
-from quarterdeck.agents.mcp.cleaning import clean_start
-from quarterdeck.agents.mcp.value_limits import DecodingCost, decodes_quickly
+from quarterdeck.connections.mcp.cleaning import clean_start
+from quarterdeck.connections.mcp.value_limits import DecodingCost, decodes_quickly
 
 _MANY = b"[],"
 _PIECE = _MANY * 2000

@@ -3,10 +3,11 @@
 import pytest
 from pydantic_ai.messages import BinaryContent, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 
-from quarterdeck.agents.attachments import wanted, with_contents, with_selection
-from quarterdeck.agents.context import turn_tokens
-from quarterdeck.agents.messages import to_messages, to_turn
-from quarterdeck.agents.model import (
+from quarterdeck.core.agent_settings import ModelSettings
+from quarterdeck.models.attachments import wanted, with_contents, with_selection
+from quarterdeck.models.context import turn_tokens
+from quarterdeck.models.messages import to_messages, to_turn
+from quarterdeck.models.model import (
     MALFORMED_ARGUMENTS,
     AssistantTurn,
     ResultImage,
@@ -15,7 +16,6 @@ from quarterdeck.agents.model import (
     Turn,
     UserTurn,
 )
-from quarterdeck.core.agent_settings import ModelSettings
 
 
 def nested(levels: int) -> str:

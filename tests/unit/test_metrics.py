@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.parser import text_string_to_metric_families
 
+from quarterdeck.core.metric_instruments import Instruments
 from quarterdeck.core.settings import Settings
-from quarterdeck.metrics.instruments import Instruments
 from quarterdeck.server.metrics_scrape import DatabaseFigures, ProcessFiles, database_metrics
 from quarterdeck.server.metrics_store import Counts, Figures
 from tests.pages import ROOT

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from quarterdeck.agents.example_value import example_value
-from quarterdeck.agents.model import ModelFailure
-from quarterdeck.agents.output_schema import OutputSchema, SchemaChecks, TooCostly
+from quarterdeck.models.example_value import example_value
+from quarterdeck.models.model import ModelFailure
+from quarterdeck.models.output_schema import OutputSchema, SchemaChecks, TooCostly
 
 OWNER = "workspace"
 SCHEMA: dict[str, Any] = {

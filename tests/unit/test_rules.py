@@ -6,12 +6,12 @@ from uuid import uuid4
 import pytest
 
 from quarterdeck.api_keys import rules
-from quarterdeck.conversations.session_tokens.rules import token_expiry
-from quarterdeck.conversations.sessions.rules import fork_title
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.errors import Kind, ServiceError
 from quarterdeck.core.settings import TokenSettings
 from quarterdeck.core.text_types import MAX_LINE_LENGTH
+from quarterdeck.sessions.rules import fork_title
+from quarterdeck.sessions.tokens.rules import token_expiry
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -4,10 +4,10 @@ from typing import Literal
 
 import pytest
 
-from quarterdeck.agents.workspace.model import WorkspaceKind
-from quarterdeck.conversations.sessions.sandbox_offer import SandboxOffer
 from quarterdeck.core.agent_settings import WorkspaceSettings
 from quarterdeck.core.errors import ServiceError
+from quarterdeck.sandbox.manifest import WorkspaceKind
+from quarterdeck.sessions.sandbox_offer import SandboxOffer
 
 NONE, SANDBOX = WorkspaceKind.NONE, WorkspaceKind.SANDBOX
 

@@ -85,7 +85,7 @@ def test_the_server_writes_tar_headers_and_reads_nothing_with_tarfile() -> None:
         # Reads the files of a session on the caller's machine. It writes them with code of its own and makes no links.
         "cli/files.py": {"open"},
         "client/bundle_archive.py": headers,
-        "conversations/workspace_files/archive.py": headers | {"DIRTYPE", "REGTYPE", "SYMTYPE"},
+        "session_files/archive.py": headers | {"DIRTYPE", "REGTYPE", "SYMTYPE"},
     }
 
 
@@ -102,7 +102,7 @@ def test_only_known_modules_unpack() -> None:
     }
     assert modules_that_import("zlib") == {
         "backups/backup_file.py": {"error"},
-        "conversations/workspace_files/archive.py": {"DEFLATED", "compressobj"},
+        "session_files/archive.py": {"DEFLATED", "compressobj"},
         "core/secrets.py": {"crc32"},
         # Reads what it has written itself, one block at a time.
         "skills/blocks.py": {"compress", "crc32", "decompressobj", "error"},

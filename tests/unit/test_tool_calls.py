@@ -7,11 +7,11 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from quarterdeck.agents.model import MALFORMED_ARGUMENTS, ToolCall, ToolRule, ToolSpec
-from quarterdeck.agents.policy import rule_of
-from quarterdeck.agents.tools import CallContext, Effect, Tool, client_tool
-from quarterdeck.conversations.actions.model import ActionKind, ActionState, CallAction
-from quarterdeck.conversations.sessions.model import CreateSessionBody
+from quarterdeck.models.model import MALFORMED_ARGUMENTS, ToolCall, ToolRule, ToolSpec
+from quarterdeck.runs.actions.model import ActionKind, ActionState, CallAction
+from quarterdeck.sessions.model import CreateSessionBody
+from quarterdeck.tools.policy import rule_of
+from quarterdeck.tools.tool import CallContext, Effect, Tool, client_tool
 from quarterdeck.worker.tool_calls import Answer, CallState, CarryOut, NextStep, Rules, Wait, decide, key_of, state_of
 from tests.pages import blocks_of
 

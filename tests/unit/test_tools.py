@@ -5,10 +5,13 @@ from uuid import uuid4
 
 import pytest
 
-from quarterdeck.agents.add_note import add_note
-from quarterdeck.agents.current_time import current_time
-from quarterdeck.agents.model import ToolCall, ToolResult, ToolSpec
-from quarterdeck.agents.skill_files import (
+from quarterdeck.blobs.model import Blob
+from quarterdeck.core import errors
+from quarterdeck.models.model import ToolCall, ToolResult, ToolSpec
+from quarterdeck.skills.model import BundleError, ManifestFile
+from quarterdeck.tools.add_note import add_note
+from quarterdeck.tools.current_time import current_time
+from quarterdeck.tools.skill_files import (
     ListFiles,
     ReadFile,
     SessionSkill,
@@ -16,10 +19,7 @@ from quarterdeck.agents.skill_files import (
     skill_tools,
     skills_offered,
 )
-from quarterdeck.agents.tools import CallContext, Effect, Refusal, Toolbox, client_tool
-from quarterdeck.blobs.model import Blob
-from quarterdeck.core import errors
-from quarterdeck.skills.model import BundleError, ManifestFile
+from quarterdeck.tools.tool import CallContext, Effect, Refusal, Toolbox, client_tool
 from tests.unit.archives import SKILL_MD
 
 FILES = {

@@ -14,18 +14,18 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from quarterdeck.agents.refusal import Refusal
-from quarterdeck.agents.workspace.beneath import make_folders, open_file, replace_file, reported
-from quarterdeck.agents.workspace.contents import read_contents
-from quarterdeck.agents.workspace.folders import Folder, Folders
-from quarterdeck.agents.workspace.model import FileChanges, FileKind, Manifest, ManifestFile, StoredFile
-from quarterdeck.agents.workspace.place import clean_path, writable_path
-from quarterdeck.agents.workspace.scan import Changed, Known, OutOfBounds, is_unchanged, modified_at, remove_tree, scan
-from quarterdeck.agents.workspace.skill_folders import folder_names
-from quarterdeck.agents.workspace.workspace import Workspace
 from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
 from quarterdeck.blobs.service import NewBlob
 from quarterdeck.core.agent_settings import WorkspaceSettings
+from quarterdeck.sandbox.beneath import make_folders, open_file, replace_file, reported
+from quarterdeck.sandbox.contents import read_contents
+from quarterdeck.sandbox.folders import Folder, Folders
+from quarterdeck.sandbox.manifest import FileChanges, FileKind, Manifest, ManifestFile, StoredFile
+from quarterdeck.sandbox.refusal import Refusal
+from quarterdeck.sandbox.run_folders import clean_path, writable_path
+from quarterdeck.sandbox.scan import Changed, Known, OutOfBounds, is_unchanged, modified_at, remove_tree, scan
+from quarterdeck.sandbox.session_folder import Workspace
+from quarterdeck.sandbox.skill_folders import folder_names
 from tests.fuzzing import cases
 
 SECRET = b"outside of the folder\n"

@@ -6,9 +6,9 @@ from uuid import UUID
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from quarterdeck.agents.model import NO_OPTIONS, ModelOptions, ToolRule, ToolSpec
-from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.core.text_types import Line, Text
+from quarterdeck.models.model import NO_OPTIONS, ModelOptions, ToolRule, ToolSpec
+from quarterdeck.sandbox.manifest import WorkspaceKind
 
 
 class SessionSkill(Struct, frozen=True):

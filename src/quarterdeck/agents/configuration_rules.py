@@ -7,15 +7,15 @@ from uuid import UUID
 import msgspec
 from msgspec import UnsetType
 
-from quarterdeck.agents.built_in_tools import BUILT_IN_TOOLS
-from quarterdeck.agents.catalog import ModelCatalog
 from quarterdeck.agents.configuration import AgentConfiguration, SessionSkill
-from quarterdeck.agents.model import ModelFailure, ToolSpec
-from quarterdeck.agents.output_schema import SchemaChecks, TooCostly
 from quarterdeck.auth.access import Access, Lookup, Subject
 from quarterdeck.core import errors, json_values
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.call import Body, Call
+from quarterdeck.models.catalog import ModelCatalog
+from quarterdeck.models.model import ModelFailure, ToolSpec
+from quarterdeck.models.output_schema import SchemaChecks, TooCostly
+from quarterdeck.tools.built_in_tools import BUILT_IN_TOOLS
 
 _MAX_SCHEMA_BYTES = 64 * 1024
 _MAX_SCHEMA_PARTS = 500

@@ -4,24 +4,24 @@ from typing import Any
 
 from msgspec import Struct
 
-from quarterdeck.activity import examples as activity
-from quarterdeck.agent_definitions import examples as agent_definitions
-from quarterdeck.agent_stats import examples as agent_stats
-from quarterdeck.agents import examples as agents
+from quarterdeck.agents import examples as agent_definitions
 from quarterdeck.api_keys import examples as api_keys
-from quarterdeck.audit import examples as audit
 from quarterdeck.auth import examples as auth
-from quarterdeck.conversations.actions import examples as actions
-from quarterdeck.conversations.events import examples as events
-from quarterdeck.conversations.runs import examples as runs
-from quarterdeck.conversations.session_tokens import examples as session_tokens
-from quarterdeck.conversations.sessions import examples as sessions
-from quarterdeck.conversations.workspace_files import examples as workspace_files
-from quarterdeck.credentials import examples as credentials
+from quarterdeck.changes.audit import examples as audit
+from quarterdeck.connections.credentials import examples as credentials
+from quarterdeck.connections.servers import examples as mcp_servers
+from quarterdeck.events import examples as events
 from quarterdeck.files import examples as files
-from quarterdeck.mcp_servers import examples as mcp_servers
+from quarterdeck.insights.activity import examples as activity
+from quarterdeck.insights.agent_stats import examples as agent_stats
+from quarterdeck.insights.usage import examples as usage
+from quarterdeck.models import examples as agents
+from quarterdeck.runs import examples as runs
+from quarterdeck.runs.actions import examples as actions
+from quarterdeck.session_files import examples as workspace_files
+from quarterdeck.sessions import examples as sessions
+from quarterdeck.sessions.tokens import examples as session_tokens
 from quarterdeck.skills import examples as skills
-from quarterdeck.usage import examples as usage
 from quarterdeck.webhooks import examples as webhooks
 from quarterdeck.workspaces import examples as workspaces
 

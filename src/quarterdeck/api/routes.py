@@ -1,7 +1,6 @@
 """The whole API on one page. Each handler has the description of its operation."""
 
-from quarterdeck.activity.http import get_activity
-from quarterdeck.agent_definitions.http import (
+from quarterdeck.agents.http import (
     change_agent,
     create_agent,
     diff_agent_versions,
@@ -11,27 +10,34 @@ from quarterdeck.agent_definitions.http import (
     list_agents,
     push_agent_version,
 )
-from quarterdeck.agent_stats.http import get_agent_stats
-from quarterdeck.agents.http import list_models
 from quarterdeck.api_keys.http import create_api_key, get_api_key, list_api_keys, revoke_api_key, rotate_api_key
-from quarterdeck.audit.http import list_audit_events
 from quarterdeck.auth.http import whoami
-from quarterdeck.conversations.actions.http import get_action, list_actions, resolve_action
-from quarterdeck.conversations.events.http import list_session_events
-from quarterdeck.conversations.runs.http import (
-    cancel_run,
-    discard_input,
-    get_run,
-    list_session_runs,
-    retry_run,
-    submit_input,
+from quarterdeck.changes.audit.http import list_audit_events
+from quarterdeck.connections.credentials.http import (
+    create_credential,
+    delete_credential,
+    list_credentials,
+    rotate_credential,
 )
-from quarterdeck.conversations.session_tokens.http import (
-    create_session_token,
-    list_session_tokens,
-    revoke_session_token,
+from quarterdeck.connections.servers.http import (
+    change_mcp_server,
+    check_mcp_server,
+    create_mcp_server,
+    delete_mcp_server,
+    get_mcp_server,
+    list_mcp_servers,
 )
-from quarterdeck.conversations.sessions.http import (
+from quarterdeck.events.http import list_session_events
+from quarterdeck.files.http import delete_file, download_file, get_file, upload_file
+from quarterdeck.http.operation import at
+from quarterdeck.insights.activity.http import get_activity
+from quarterdeck.insights.agent_stats.http import get_agent_stats
+from quarterdeck.insights.usage.http import get_usage
+from quarterdeck.models.http import list_models
+from quarterdeck.runs.actions.http import get_action, list_actions, resolve_action
+from quarterdeck.runs.http import cancel_run, discard_input, get_run, list_session_runs, retry_run, submit_input
+from quarterdeck.session_files.http import download_session_archive, download_session_file, list_session_files
+from quarterdeck.sessions.http import (
     change_session,
     create_session,
     delete_session,
@@ -40,27 +46,7 @@ from quarterdeck.conversations.sessions.http import (
     get_session,
     list_sessions,
 )
-from quarterdeck.conversations.workspace_files.http import (
-    download_session_archive,
-    download_session_file,
-    list_session_files,
-)
-from quarterdeck.credentials.http import (
-    create_credential,
-    delete_credential,
-    list_credentials,
-    rotate_credential,
-)
-from quarterdeck.files.http import delete_file, download_file, get_file, upload_file
-from quarterdeck.http.operation import at
-from quarterdeck.mcp_servers.http import (
-    change_mcp_server,
-    check_mcp_server,
-    create_mcp_server,
-    delete_mcp_server,
-    get_mcp_server,
-    list_mcp_servers,
-)
+from quarterdeck.sessions.tokens.http import create_session_token, list_session_tokens, revoke_session_token
 from quarterdeck.skills.http import (
     change_skill,
     create_skill,
@@ -74,7 +60,6 @@ from quarterdeck.skills.http import (
     list_skills,
     push_skill_version,
 )
-from quarterdeck.usage.http import get_usage
 from quarterdeck.webhooks.http import (
     change_webhook,
     create_webhook,

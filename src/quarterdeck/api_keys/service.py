@@ -15,8 +15,8 @@ from quarterdeck.api_keys.model import (
     NewApiKey,
     RotateApiKeyBody,
 )
-from quarterdeck.audit.model import ObjectType
 from quarterdeck.auth.access import Access, Hold, Lookup, block_credentials, visible_workspace
+from quarterdeck.changes.audit.model import ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors, secrets
 from quarterdeck.core.actors import CredentialKind, Permission, Principal

@@ -10,10 +10,10 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from quarterdeck.audit.model import Change, ObjectType
-from quarterdeck.audit.service import record_change
 from quarterdeck.auth.access import Access, Hold, Lookup
 from quarterdeck.changes import store
+from quarterdeck.changes.audit.model import Change, ObjectType
+from quarterdeck.changes.audit.service import record_change
 from quarterdeck.changes.store import Claim
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal, without_emails

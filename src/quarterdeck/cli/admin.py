@@ -321,8 +321,8 @@ def _on_database(data: str | None, work: "Callable[[Connection, Settings], Await
 
 
 async def _reseal(connection: "Connection", settings: "Settings", *, try_only: bool = False) -> int:
+    from quarterdeck.connections.credentials import service as credentials
     from quarterdeck.core.secret_encryption import SecretCipher
-    from quarterdeck.credentials import service as credentials
     from quarterdeck.webhooks import service as webhooks
 
     cipher = SecretCipher(settings.webhook, settings.data_dir)

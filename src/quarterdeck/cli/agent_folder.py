@@ -10,13 +10,13 @@ import msgspec
 from msgspec import Meta, Struct
 
 from quarterdeck.agents.configuration import Limit, Limits, SessionSkill, ToolPolicy
-from quarterdeck.agents.model import ModelOptions, ToolSpec
-from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.cli import find
 from quarterdeck.cli.agent_template import AGENT_YAML, INSTRUCTIONS
 from quarterdeck.cli.exit_codes import CliError, ExitCode
 from quarterdeck.cli.session_options import split_version
 from quarterdeck.core.text_types import Line
+from quarterdeck.models.model import ModelOptions, ToolSpec
+from quarterdeck.sandbox.manifest import WorkspaceKind
 
 if TYPE_CHECKING:
     from quarterdeck.client import Client

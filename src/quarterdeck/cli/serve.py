@@ -10,15 +10,15 @@ from functools import partial
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 
-from quarterdeck.agents.mcp.commands import CommandsError, read_commands
-from quarterdeck.agents.sandbox.choice import find_sandbox
-from quarterdeck.agents.sandbox.model import SandboxUnavailable
 from quarterdeck.app import load_app
 from quarterdeck.cli.database import app_role, app_url, session_url
+from quarterdeck.connections.mcp.commands import CommandsError, read_commands
 from quarterdeck.core.settings import Settings, SettingsError, variable
 from quarterdeck.core.trace_export import check_tracing
 from quarterdeck.db.database import connection_options
 from quarterdeck.db.migrate import migrate
+from quarterdeck.sandbox.choice import find_sandbox
+from quarterdeck.sandbox.model import SandboxUnavailable
 from quarterdeck.server import lifeline
 from quarterdeck.server.address import AddressError, address_text
 from quarterdeck.server.api_server import serve_api

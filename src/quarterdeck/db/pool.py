@@ -13,9 +13,9 @@ from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
+from quarterdeck.core import metrics
 from quarterdeck.core.places import Places
 from quarterdeck.db.connection_settings import as_begin, as_options
-from quarterdeck.metrics import recorder
 
 Connection = AsyncConnection[TupleRow]
 
@@ -112,9 +112,9 @@ class Pool:
                     await self._take_place(stack, owner, deadline)
                 connection = await self._pool.getconn(deadline - time.monotonic())
             except PoolTimeout:
-                recorder.no_connection(self._name)
+                metrics.no_connection(self._name)
                 raise
-            recorder.connection_lent(self._name, time.monotonic() - began)
+            metrics.connection_lent(self._name, time.monotonic() - began)
             try:
                 if self._begin is not None:
                     async with transaction_with_settings(connection, self._begin):

@@ -6,7 +6,7 @@ import time
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from quarterdeck.core import errors
+from quarterdeck.core import errors, metrics
 from quarterdeck.core.errors import ErrorCode, ServiceError
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.logging import fields, log
@@ -16,7 +16,6 @@ from quarterdeck.http import cors
 from quarterdeck.http.request import REQUEST_ID_STATE
 from quarterdeck.http.responses import error_response
 from quarterdeck.http.unread_body import UnreadBody
-from quarterdeck.metrics import recorder
 
 REQUEST_ID = "x-request-id"
 _REQUEST_ID_NAME = REQUEST_ID.encode()
@@ -54,7 +53,7 @@ class Middleware:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 # Not at the end, which an event stream may reach after days.
-                recorder.response_started(scope["method"], _route(scope), status, time.perf_counter() - began)
+                metrics.response_started(scope["method"], _route(scope), status, time.perf_counter() - began)
                 if status != _TOO_SLOW:
                     await body.discard()
                 self._add_headers(scope, message)
@@ -78,7 +77,7 @@ class Middleware:
                 await error_response(error)(scope, body.receive, send_with_headers)
         finally:
             if not status:
-                recorder.request_aborted(scope["method"], _route(scope))
+                metrics.request_aborted(scope["method"], _route(scope))
             self._log(scope, status, time.perf_counter() - began)
 
     def _log(self, scope: Scope, status: int, seconds: float) -> None:

@@ -1,6 +1,6 @@
 """The metrics port of a `qd serve`, `qd api` or `qd worker`: one for all its processes.
 
-Processes record into files of a folder (`metrics/recorder.py`). The process with the port adds the files up when it is
+Processes record into files of a folder (`core/metrics.py`). The process with the port adds the files up when it is
 asked (`metrics_scrape.py`).
 """
 
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from quarterdeck.core import metrics
 from quarterdeck.core.settings import Settings
-from quarterdeck.metrics import recorder
 from quarterdeck.server.address import AddressError, address_text, free_address
 
 
@@ -32,7 +32,7 @@ def metrics_port(settings: Settings, database_url: str) -> Iterator[None]:
     check_metrics_address(settings)
     folder = Path(tempfile.mkdtemp(prefix="quarterdeck-metrics-"))
     try:
-        recorder.use_folder(folder)
+        metrics.use_folder(folder)
         # Imported here: the library reads its variable when it is imported, and takes a while.
         from quarterdeck.server.metrics_scrape import serve_scrapes
 

@@ -19,9 +19,9 @@ from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from quarterdeck import __version__
-from quarterdeck.conversations.actions.model import ActionKind
-from quarterdeck.conversations.runs.model import RunState
 from quarterdeck.core.settings import Settings
+from quarterdeck.runs.actions.model import ActionKind
+from quarterdeck.runs.model import RunState
 from quarterdeck.server.metrics_store import Connection, Figures, read_counts, read_figures
 
 logger = logging.getLogger(__name__)

@@ -7,8 +7,8 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET
 
-from quarterdeck.audit.model import ObjectType
 from quarterdeck.auth.access import Access, Lookup, visible_workspace
+from quarterdeck.changes.audit.model import ObjectType
 from quarterdeck.changes.perform import Changes, Effect, Made
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal

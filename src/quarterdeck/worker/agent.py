@@ -7,18 +7,18 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import replace
 
-from quarterdeck.agents.attachments import wanted, with_contents, with_selection
-from quarterdeck.agents.context import Split, estimate_tokens, fit_turns, split_turns
-from quarterdeck.agents.model import ContextExceeded, Model, ModelFailure, OnRetry, OnText, Step, Turn
-from quarterdeck.agents.output_schema import OutputSchema, output_instructions
-from quarterdeck.agents.retry import step_with_retries
-from quarterdeck.agents.summary import SUMMARY_INSTRUCTIONS, cut_summary, summary_request
-from quarterdeck.agents.tools import Toolbox
-from quarterdeck.agents.workspace.place import Place
-from quarterdeck.agents.workspace.workspace import Workspace
-from quarterdeck.conversations.events.model import EventType, NewEvent
 from quarterdeck.core.agent_settings import ModelSettings
 from quarterdeck.core.logging import fields, log
+from quarterdeck.events.model import EventType, NewEvent
+from quarterdeck.models.attachments import wanted, with_contents, with_selection
+from quarterdeck.models.context import Split, estimate_tokens, fit_turns, split_turns
+from quarterdeck.models.model import ContextExceeded, Model, ModelFailure, OnRetry, OnText, Step, Turn
+from quarterdeck.models.output_schema import OutputSchema, output_instructions
+from quarterdeck.models.retry import step_with_retries
+from quarterdeck.models.summary import SUMMARY_INSTRUCTIONS, cut_summary, summary_request
+from quarterdeck.sandbox.run_folders import Place
+from quarterdeck.sandbox.session_folder import Workspace
+from quarterdeck.tools.tool import Toolbox
 from quarterdeck.worker import journal
 from quarterdeck.worker.attachment_loader import AttachmentLoader
 from quarterdeck.worker.result_images import ResultImages

@@ -4,34 +4,34 @@ from collections.abc import Mapping
 from functools import partial
 from uuid import UUID
 
-from quarterdeck.agents.add_note import add_note
-from quarterdeck.agents.built_in_tools import BUILT_IN_TOOLS
-from quarterdeck.agents.catalog import ModelCatalog
-from quarterdeck.agents.current_time import current_time
-from quarterdeck.agents.demo import DEMO
-from quarterdeck.agents.model import Model
-from quarterdeck.agents.output_schema import OutputSchema, SchemaChecks
-from quarterdeck.agents.registry import ModelRegistry
-from quarterdeck.agents.skill_files import DELETED, SessionSkill, by_unique_name, skill_instructions, skill_tools
-from quarterdeck.agents.tools import Tool, Toolbox, client_tool
-from quarterdeck.agents.workspace.model import WorkspaceKind
-from quarterdeck.agents.workspace.place import Place
-from quarterdeck.agents.workspace.scan import RESERVED
-from quarterdeck.agents.workspace.skill_folders import SkillSource, folder_names
-from quarterdeck.agents.workspace_tools import workspace_instructions, workspace_tools
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.model import Blob
-from quarterdeck.conversations.events.model import EventType, NewEvent
-from quarterdeck.conversations.runs import calls
-from quarterdeck.conversations.runs.lifecycle import Lease
-from quarterdeck.conversations.runs.model import RunSetup, UsedSkill
-from quarterdeck.conversations.sessions import service as sessions
 from quarterdeck.core.agent_settings import ModelSettings, SandboxSettings
 from quarterdeck.db.database import Connection, Database
+from quarterdeck.events.model import EventType, NewEvent
+from quarterdeck.models.catalog import ModelCatalog
+from quarterdeck.models.demo import DEMO
+from quarterdeck.models.model import Model
+from quarterdeck.models.output_schema import OutputSchema, SchemaChecks
+from quarterdeck.models.registry import ModelRegistry
+from quarterdeck.runs import calls
+from quarterdeck.runs.lifecycle import Lease
+from quarterdeck.runs.model import RunSetup, UsedSkill
+from quarterdeck.sandbox.manifest import WorkspaceKind
+from quarterdeck.sandbox.run_folders import Place
+from quarterdeck.sandbox.scan import RESERVED
+from quarterdeck.sandbox.skill_folders import SkillSource, folder_names
+from quarterdeck.sessions import service as sessions
 from quarterdeck.skills import service as skills
 from quarterdeck.skills.archive import Take
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.model import ManifestFile, StoredBundle, UsableVersion
+from quarterdeck.tools.add_note import add_note
+from quarterdeck.tools.built_in_tools import BUILT_IN_TOOLS
+from quarterdeck.tools.current_time import current_time
+from quarterdeck.tools.sandbox_tools import workspace_instructions, workspace_tools
+from quarterdeck.tools.skill_files import DELETED, SessionSkill, by_unique_name, skill_instructions, skill_tools
+from quarterdeck.tools.tool import Tool, Toolbox, client_tool
 from quarterdeck.worker.agent import Agent
 from quarterdeck.worker.attachment_loader import AttachmentLoader
 from quarterdeck.worker.mcp_tools import McpTools

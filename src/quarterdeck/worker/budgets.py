@@ -1,6 +1,6 @@
 """What a run does at a limit of cost or tokens: wait for an answer, or end. Pure functions, no I/O."""
 
-from quarterdeck.conversations.actions.model import ActionKind, ActionState, LimitScope, NewAction, ReachedLimit
+from quarterdeck.runs.actions.model import ActionKind, ActionState, LimitScope, NewAction, ReachedLimit
 
 _SCOPES = {
     LimitScope.RUN: "for this run",

@@ -6,11 +6,11 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from quarterdeck.conversations.events.model import RetryBody
-from quarterdeck.conversations.events.notifications import delta_payloads, notify, retry_payload
-from quarterdeck.conversations.runs.lifecycle import Lease
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.db.database import Connection, Database
+from quarterdeck.events.model import RetryBody
+from quarterdeck.events.notifications import delta_payloads, notify, retry_payload
+from quarterdeck.runs.lifecycle import Lease
 
 
 class DeltaSender:

@@ -10,8 +10,9 @@ from uuid import UUID
 
 import msgspec
 
-from quarterdeck.agents.context import NOT_CARRIED_OUT, cut_result, ends_exchange
-from quarterdeck.agents.model import (
+from quarterdeck.events.model import EventType, NewEvent
+from quarterdeck.models.context import NOT_CARRIED_OUT, cut_result, ends_exchange
+from quarterdeck.models.model import (
     AssistantTurn,
     CutOff,
     ResultImage,
@@ -22,9 +23,8 @@ from quarterdeck.agents.model import (
     TurnOrigin,
     UserTurn,
 )
-from quarterdeck.agents.summary import summary_turn
-from quarterdeck.conversations.events.model import EventType, NewEvent
-from quarterdeck.conversations.runs.model import RESULT_CUT, RESULT_LEFT_OUT, Entry, attachments_of
+from quarterdeck.models.summary import summary_turn
+from quarterdeck.runs.model import RESULT_CUT, RESULT_LEFT_OUT, Entry, attachments_of
 
 MODEL, TOOLS, END = "model", "tools", "end"
 

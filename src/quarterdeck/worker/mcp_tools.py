@@ -7,23 +7,23 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from quarterdeck.agents.mcp.connections import McpConnections
-from quarterdeck.agents.mcp.model import McpFailure, McpResult, McpTarget, PinnedTools, UnavailableServer
-from quarterdeck.agents.mcp.tools import mcp_tool, unavailable_instructions
-from quarterdeck.agents.sandbox.model import Sandbox
-from quarterdeck.agents.tools import Tool
-from quarterdeck.conversations.runs import mcp_tools
-from quarterdeck.conversations.runs.lifecycle import Lease
-from quarterdeck.conversations.runs.mcp_tools import ListedServer
+from quarterdeck.connections.credentials.oauth import OAuthTokens
+from quarterdeck.connections.mcp.connections import McpConnections
+from quarterdeck.connections.mcp.model import McpFailure, McpResult, McpTarget, PinnedTools, UnavailableServer
+from quarterdeck.connections.mcp.tools import mcp_tool, unavailable_instructions
+from quarterdeck.connections.servers import service as mcp_servers
+from quarterdeck.connections.servers.model import FoundTargets
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.logging import fields, log
 from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.settings import Settings
 from quarterdeck.core.text_types import storable
-from quarterdeck.credentials.oauth import OAuthTokens
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.mcp_servers import service as mcp_servers
-from quarterdeck.mcp_servers.model import FoundTargets
+from quarterdeck.runs import mcp_tools
+from quarterdeck.runs.lifecycle import Lease
+from quarterdeck.runs.mcp_tools import ListedServer
+from quarterdeck.sandbox.model import Sandbox
+from quarterdeck.tools.tool import Tool
 
 _DELETED = "It was deleted."
 

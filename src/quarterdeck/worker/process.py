@@ -12,23 +12,23 @@ from uuid import UUID
 import uvloop
 from procrastinate import App, JobContext
 
-from quarterdeck.agents.model import ToolRule
-from quarterdeck.agents.registry import ModelRegistry
-from quarterdeck.agents.sandbox.choice import find_sandbox
-from quarterdeck.agents.sandbox.model import Sandbox, SandboxUnavailable
 from quarterdeck.blobs.blob_store import open_blob_store
-from quarterdeck.conversations.actions.sweep import expire_actions, release_actions
-from quarterdeck.conversations.events.notifications import Notifier
-from quarterdeck.conversations.runs.recovery import recover
-from quarterdeck.conversations.runs.turns import runs_to_leave
-from quarterdeck.conversations.sessions.service import backfill_search, purge_deleted_sessions
+from quarterdeck.core import metrics
 from quarterdeck.core.logging import configure_logs, log
+from quarterdeck.core.loop_watchdog import watched_loop
 from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.settings import DatabaseSettings, Settings, SettingsError, WorkerSettings
 from quarterdeck.core.trace_export import start_tracing, stop_tracing
 from quarterdeck.db.database import Database
-from quarterdeck.metrics import recorder
-from quarterdeck.metrics.loop_watchdog import watched_loop
+from quarterdeck.events.notifications import Notifier
+from quarterdeck.models.model import ToolRule
+from quarterdeck.models.registry import ModelRegistry
+from quarterdeck.runs.actions.sweep import expire_actions, release_actions
+from quarterdeck.runs.recovery import recover
+from quarterdeck.runs.turns import runs_to_leave
+from quarterdeck.sandbox.choice import find_sandbox
+from quarterdeck.sandbox.model import Sandbox, SandboxUnavailable
+from quarterdeck.sessions.service import backfill_search, purge_deleted_sessions
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.webhooks.deliveries import DeliverySender
 from quarterdeck.webhooks.sender import Sender
@@ -58,7 +58,7 @@ _BACKFILL_CHECK_SECONDS = 60.0
 
 def run_worker(settings: Settings) -> int:
     configure_logs(settings.log.level)
-    recorder.start("worker")
+    metrics.start("worker")
     start_tracing("quarterdeck-worker", os.environ)
     try:
         uvloop.run(_work(settings))
@@ -149,7 +149,7 @@ async def _process_jobs(
 async def _run_queue(driver: RunDriver, database: DatabaseSettings, worker: WorkerSettings) -> None:
     connector = make_connector(database, worker.queue_connections)
     app = App(connector=connector)
-    jobs = TurnsJobManager(connector, worker.concurrency, recorder.job_taken)
+    jobs = TurnsJobManager(connector, worker.concurrency, metrics.job_taken)
     app.job_manager = jobs
 
     @app.task(name="drive_run", queue=QUEUE, pass_context=True)

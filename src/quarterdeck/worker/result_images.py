@@ -6,14 +6,14 @@ import io
 from collections.abc import Sequence
 from uuid import UUID
 
-from quarterdeck.agents.model import ResultImage
-from quarterdeck.agents.tools import NewImage
 from quarterdeck.blobs import service as blobs
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.service import NewBlob
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.logging import fields, log
 from quarterdeck.db.database import Database
+from quarterdeck.models.model import ResultImage
+from quarterdeck.tools.tool import NewImage
 
 
 class ResultImages:

@@ -9,8 +9,14 @@ from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
-from quarterdeck.agents.context import BYTES_PER_TOKEN, is_summary, newest_turns
-from quarterdeck.agents.model import (
+from quarterdeck.core import metrics, tracing
+from quarterdeck.core.errors import ServiceError
+from quarterdeck.core.logging import fields, log
+from quarterdeck.core.settings import ActionSettings, RunSettings, WorkerSettings
+from quarterdeck.db.database import Database
+from quarterdeck.events.model import NewEvent
+from quarterdeck.models.context import BYTES_PER_TOKEN, is_summary, newest_turns
+from quarterdeck.models.model import (
     ContextExceeded,
     CutOff,
     ModelFailure,
@@ -20,17 +26,10 @@ from quarterdeck.agents.model import (
     Turn,
     UserTurn,
 )
-from quarterdeck.agents.summary import summary_turn
-from quarterdeck.conversations.events.model import NewEvent
-from quarterdeck.conversations.runs import lifecycle
-from quarterdeck.conversations.runs.lifecycle import Lease, LimitReached, Superseded
-from quarterdeck.conversations.runs.model import StepUsage
-from quarterdeck.core import tracing
-from quarterdeck.core.errors import ServiceError
-from quarterdeck.core.logging import fields, log
-from quarterdeck.core.settings import ActionSettings, RunSettings, WorkerSettings
-from quarterdeck.db.database import Database
-from quarterdeck.metrics import recorder
+from quarterdeck.models.summary import summary_turn
+from quarterdeck.runs import lifecycle
+from quarterdeck.runs.lifecycle import Lease, LimitReached, Superseded
+from quarterdeck.runs.model import StepUsage
 from quarterdeck.worker import journal
 from quarterdeck.worker.agent import Agent, Compaction
 from quarterdeck.worker.agent_loader import AgentLoader
@@ -304,7 +303,7 @@ class _Attempt:
         )
         finished = await lifecycle.record(self._database, self._lease, entries, used, finish=finish)
         tokens = {"input": used.input_tokens, "cached": used.cached_tokens, "output": used.output_tokens}
-        recorder.step_stored(used.model, tokens, used.cost_usd)
+        metrics.step_stored(used.model, tokens, used.cost_usd)
         self._steps += 1
         self._tokens += step.input_tokens + step.output_tokens
         return finished
@@ -323,9 +322,9 @@ class _Attempt:
             try:
                 step = await agent.step(self._turns, self._left_out, deltas.add, deltas.retry)
             except ModelFailure:
-                recorder.model_failed(agent.model_name)
+                metrics.model_failed(agent.model_name)
                 raise
-        recorder.model_answered(agent.model_name, time.monotonic() - began)
+        metrics.model_answered(agent.model_name, time.monotonic() - began)
         return step
 
     async def _request(self, request: Coroutine[Any, Any, Result]) -> Result:

@@ -7,10 +7,10 @@ from uuid import UUID
 import msgspec
 from opentelemetry.trace import Span, SpanKind
 
-from quarterdeck.agents.model import ToolCall
-from quarterdeck.agents.tools import Tool
-from quarterdeck.conversations.runs.lifecycle import Lease
 from quarterdeck.core import tracing
+from quarterdeck.models.model import ToolCall
+from quarterdeck.runs.lifecycle import Lease
+from quarterdeck.tools.tool import Tool
 
 _RESULT = "gen_ai.tool.call.result"
 

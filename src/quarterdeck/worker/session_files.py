@@ -3,17 +3,17 @@
 from collections.abc import Mapping
 from uuid import UUID
 
-from quarterdeck.agents.workspace.model import Manifest
 from quarterdeck.blobs import service as blob_service
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.service import NewBlob
-from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
-from quarterdeck.conversations.workspace_files import records
 from quarterdeck.db.database import Connection, Database
+from quarterdeck.runs.lifecycle import Lease, Superseded
+from quarterdeck.sandbox.manifest import Manifest
+from quarterdeck.session_files import records
 
 
 class SessionFiles:
-    """agents/workspace/workspace.py: StoredFiles"""
+    """sandbox/session_folder.py: StoredFiles"""
 
     def __init__(self, database: Database, blobs: BlobStore, lease: Lease) -> None:
         self._database = database

@@ -11,11 +11,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from quarterdeck.agents.model import MALFORMED_ARGUMENTS, ToolCall, ToolRule
-from quarterdeck.agents.tools import NewImage, Tool
-from quarterdeck.agents.workspace.model import FileChanges
-from quarterdeck.conversations.actions.model import ActionKind, ActionState, CallAction, Decision, NewAction
+from quarterdeck.models.model import MALFORMED_ARGUMENTS, ToolCall, ToolRule
+from quarterdeck.runs.actions.model import ActionKind, ActionState, CallAction, Decision, NewAction
+from quarterdeck.sandbox.manifest import FileChanges
 from quarterdeck.skills.model import shown
+from quarterdeck.tools.tool import NewImage, Tool
 
 _OUTCOME_UNKNOWN = (
     "The outcome of this call is unknown: the worker that carried it out was lost. It may have taken effect."

@@ -8,22 +8,22 @@ from msgspec import Struct
 from msgspec.structs import replace
 from opentelemetry.trace import Span
 
-from quarterdeck.agents.model import ResultImage, ToolCall, ToolResult, ToolRule
-from quarterdeck.agents.policy import rule_of
-from quarterdeck.agents.tools import CallContext, Effect, Output, Refusal, Tool, Toolbox, bounded_result, failed_output
-from quarterdeck.agents.workspace.model import FileChanges
-from quarterdeck.agents.workspace.rules import PathConflict
-from quarterdeck.agents.workspace.workspace import Workspace
-from quarterdeck.conversations.actions.model import NewAction, RememberedTool
-from quarterdeck.conversations.events.model import EventType, NewEvent
-from quarterdeck.conversations.runs import calls as call_log
-from quarterdeck.conversations.runs.calls import CallStates
-from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
-from quarterdeck.conversations.sessions import service as sessions
 from quarterdeck.core import tracing
 from quarterdeck.core.errors import Kind, ServiceError
 from quarterdeck.core.logging import fields, log
 from quarterdeck.db.database import Connection, Database
+from quarterdeck.events.model import EventType, NewEvent
+from quarterdeck.models.model import ResultImage, ToolCall, ToolResult, ToolRule
+from quarterdeck.runs import calls as call_log
+from quarterdeck.runs.actions.model import NewAction, RememberedTool
+from quarterdeck.runs.calls import CallStates
+from quarterdeck.runs.lifecycle import Lease, Superseded
+from quarterdeck.sandbox.manifest import FileChanges
+from quarterdeck.sandbox.path_rules import PathConflict
+from quarterdeck.sandbox.session_folder import Workspace
+from quarterdeck.sessions import service as sessions
+from quarterdeck.tools.policy import rule_of
+from quarterdeck.tools.tool import CallContext, Effect, Output, Refusal, Tool, Toolbox, bounded_result, failed_output
 from quarterdeck.worker import journal
 from quarterdeck.worker.deltas import DeltaSender
 from quarterdeck.worker.result_images import ResultImages

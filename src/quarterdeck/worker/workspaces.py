@@ -3,16 +3,16 @@
 from collections.abc import Mapping
 from uuid import UUID
 
-from quarterdeck.agents.sandbox.model import Sandbox
-from quarterdeck.agents.workspace.folders import open_folders
-from quarterdeck.agents.workspace.place import Place
-from quarterdeck.agents.workspace.skill_folders import MountedSkills, SkillFolders, SkillSource
-from quarterdeck.agents.workspace.workspace import Workspace
 from quarterdeck.blobs.blob_store import BlobStore
-from quarterdeck.conversations.runs.lifecycle import Lease
-from quarterdeck.conversations.workspace_files import records
 from quarterdeck.core.settings import Settings
 from quarterdeck.db.database import Connection, Database
+from quarterdeck.runs.lifecycle import Lease
+from quarterdeck.sandbox.folders import open_folders
+from quarterdeck.sandbox.model import Sandbox
+from quarterdeck.sandbox.run_folders import Place
+from quarterdeck.sandbox.session_folder import Workspace
+from quarterdeck.sandbox.skill_folders import MountedSkills, SkillFolders, SkillSource
+from quarterdeck.session_files import records
 from quarterdeck.skills import service as skills
 from quarterdeck.worker.session_files import SessionFiles
 

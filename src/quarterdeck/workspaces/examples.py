@@ -1,9 +1,9 @@
 """Examples of workspaces and members for the OpenAPI document."""
 
 from quarterdeck.agents.configuration import Limit, SetLimit
-from quarterdeck.conversations.runs.model import Usage
 from quarterdeck.core.example_ids import ADA, MORNING, WORKSPACE
 from quarterdeck.core.retention import RetentionDays
+from quarterdeck.runs.model import Usage
 from quarterdeck.workspaces.model import (
     ChangeWorkspaceBody,
     MemberBody,

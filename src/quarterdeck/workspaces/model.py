@@ -7,10 +7,10 @@ from uuid import UUID
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from quarterdeck.agents.configuration import Limit, SetLimit
-from quarterdeck.conversations.runs.model import Usage
 from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.retention import KeepDays, ReceiptDays, RetentionDays
 from quarterdeck.core.text_types import Moment
+from quarterdeck.runs.model import Usage
 
 
 class WorkspaceLimits(Struct, frozen=True):

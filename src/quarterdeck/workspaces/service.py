@@ -12,11 +12,10 @@ from quarterdeck.agents.configuration import Limit
 from quarterdeck.api_keys import service as api_keys
 from quarterdeck.api_keys.model import ApiKeyBody, CreateApiKeyBody, CreatedApiKeyBody
 from quarterdeck.api_keys.rules import check_expiry
-from quarterdeck.audit.model import Change, ObjectType
-from quarterdeck.audit.service import record_operator_change
 from quarterdeck.auth.access import Access, visible_workspace
+from quarterdeck.changes.audit.model import Change, ObjectType
+from quarterdeck.changes.audit.service import record_operator_change
 from quarterdeck.changes.perform import Changes, Made
-from quarterdeck.conversations.sessions.rules import changed_limit
 from quarterdeck.core import errors
 from quarterdeck.core.actors import ActorBody, Permission, Principal
 from quarterdeck.core.call import Answer, Call
@@ -24,6 +23,7 @@ from quarterdeck.core.ids import LOWEST_ID, new_id
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.retention import RetentionDays, retention_in_force
 from quarterdeck.db.database import Connection, Database
+from quarterdeck.sessions.rules import changed_limit
 from quarterdeck.workspaces import rules, store
 from quarterdeck.workspaces.model import (
     ChangeWorkspaceBody,

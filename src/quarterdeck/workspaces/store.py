@@ -8,11 +8,11 @@ from msgspec.structs import replace
 from psycopg.types.json import Jsonb
 
 from quarterdeck.agents.configuration import Limit
-from quarterdeck.conversations.runs.model import Usage
 from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.ids import created_at
 from quarterdeck.core.retention import RetentionDays, retention_in_force
 from quarterdeck.db.database import Connection
+from quarterdeck.runs.model import Usage
 from quarterdeck.workspaces.model import MemberBody, MemberRole, WorkspaceBody, WorkspaceLimits
 
 _ADD_USER = """

@@ -15,9 +15,9 @@ import psycopg
 from msgspec import Struct
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-from quarterdeck.agents import context, messages
-from quarterdeck.agents.model import AssistantTurn, Turn, UserTurn
-from quarterdeck.conversations.sessions import store as sessions
+from quarterdeck.models import context, messages
+from quarterdeck.models.model import AssistantTurn, Turn, UserTurn
+from quarterdeck.sessions import store as sessions
 from quarterdeck.worker import journal, tool_calls, tool_runner
 from tests.fleet.planted_bugs import SqlChange
 

@@ -21,23 +21,23 @@ import psycopg
 from msgspec.structs import replace
 from starlette.types import ASGIApp
 
-from quarterdeck.agents.add_note import add_note
-from quarterdeck.agents.model import Model
-from quarterdeck.agents.provider_connections import Connection as ProviderConnection
-from quarterdeck.agents.registry import ModelRegistry
-from quarterdeck.agents.sandbox.choice import find_sandbox
-from quarterdeck.agents.tools import Tool
 from quarterdeck.api_keys.model import CreateApiKeyBody
 from quarterdeck.app import load_app
 from quarterdeck.blobs.blob_store import open_blob_store
 from quarterdeck.cli.server_settings import with_server
-from quarterdeck.conversations.actions.sweep import release_actions
-from quarterdeck.conversations.runs.lifecycle import Lease
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.agent_settings import ModelSettings, SandboxSettings
 from quarterdeck.core.settings import DatabaseSettings, LimitSettings, Settings
 from quarterdeck.db.database import Database
+from quarterdeck.models.model import Model
+from quarterdeck.models.provider_connections import Connection as ProviderConnection
+from quarterdeck.models.registry import ModelRegistry
+from quarterdeck.runs.actions.sweep import release_actions
+from quarterdeck.runs.lifecycle import Lease
+from quarterdeck.sandbox.choice import find_sandbox
 from quarterdeck.skills.bundle_files import BundleFiles
+from quarterdeck.tools.add_note import add_note
+from quarterdeck.tools.tool import Tool
 from quarterdeck.worker.agent_loader import AgentLoader
 from quarterdeck.worker.mcp_tools import McpTools
 from quarterdeck.worker.run_driver import RunDriver
@@ -110,7 +110,7 @@ class _Registry(ModelRegistry):
     def _connect(self, provider: str) -> ProviderConnection:
         from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
-        from quarterdeck.agents.openai_client import ChatModel, OpenAIClient
+        from quarterdeck.models.openai_client import ChatModel, OpenAIClient
 
         http = httpx2.AsyncClient(transport=self._provider)
         client = OpenAIClient(api_key="no-key", base_url="http://stand-in/v1", max_retries=0, http_client=http)

@@ -11,9 +11,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from quarterdeck.agents.configuration import AgentReference
 from quarterdeck.api.mcp_endpoint.own_api import ApiError, Json, OwnApi
 from quarterdeck.api.mcp_endpoint.runs import WaitLimits, await_run, last_event_id, outcome
-from quarterdeck.conversations.actions.model import ActionState, ResolveActionBody
-from quarterdeck.conversations.runs.model import Delivery
-from quarterdeck.conversations.sessions.model import SearchIn
+from quarterdeck.runs.actions.model import ActionState, ResolveActionBody
+from quarterdeck.runs.model import Delivery
+from quarterdeck.sessions.model import SearchIn
 
 # The usual timeout of clients is 60 seconds.
 _USUAL_WAIT_SECONDS = 50.0

@@ -87,7 +87,7 @@ $$;
 CREATE OR REPLACE FUNCTION find_attachments(
     target_session_id uuid,
     files_workspace_id uuid,     -- NULL: the caller sees no files
-    request jsonb                -- AttachmentRequest of conversations/runs/model.py
+    request jsonb                -- AttachmentRequest of runs/model.py
 )
 RETURNS TABLE (refusal text, detail jsonb, attachments jsonb)
 LANGUAGE plpgsql VOLATILE

@@ -1,7 +1,7 @@
 -- Limits of cost and tokens. Tokens are input plus output tokens. Steps whose price is unknown count as free.
 
 -- What a session has from its agent now: the fields of the version that it does not override, as JSON. Empty without an
--- agent. See inherited() in conversations/sessions/inheritance.py. The columns of the session may have the values of an
+-- agent. See inherited() in sessions/inheritance.py. The columns of the session may have the values of an
 -- earlier version, which the active run uses.
 CREATE OR REPLACE FUNCTION values_of_agent(of_session uuid) RETURNS jsonb
 LANGUAGE sql STABLE

@@ -66,7 +66,7 @@ $$;
 --
 -- The newest exchange is everything since the last answer without calls. When the budget is used up within it, its older
 -- results are returned as their beginning and end, with 'cut' as `content`. Its older steps are returned up to the budget,
--- counted with the cut results, and its inputs up to the budget. agents/context.py cuts and drops in the same way.
+-- counted with the cut results, and its inputs up to the budget. models/context.py cuts and drops in the same way.
 --
 -- The newest summary (context.compacted) is returned too. Before it, only the last `kept_answers` answers are, with the
 -- inputs since the answer before them and those of the newest exchange: the summary stands for the rest. It counts no more
@@ -94,7 +94,7 @@ SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
-    -- As agents/context.py cuts results. As many characters are enough for as many bytes.
+    -- As models/context.py cuts results. As many characters are enough for as many bytes.
     cut_bytes CONSTANT integer := 512;
     used_bytes bigint := 0;
     -- Bytes of the newest exchange before its newest step, with cut results; and bytes of its inputs.

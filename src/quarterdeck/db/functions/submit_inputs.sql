@@ -1,6 +1,6 @@
 -- Submits a batch of inputs. Each one, in the given order, gets the receipt of an earlier request, or steers the active
 -- run, or starts a run together with its job. An input for a run in which too many wait is refused with 'full'.
--- Inputs with another delivery than `steer` do not come here: conversations/runs/creation.py.
+-- Inputs with another delivery than `steer` do not come here: runs/creation.py.
 --
 -- Three steps:
 --   1. Check every caller. A caller that may not write to a session neither takes its lock nor waits for it.

@@ -1,0 +1,272 @@
+"""Operations on agents and their versions."""
+
+import asyncio
+from collections.abc import Sequence
+from uuid import UUID
+
+import msgspec
+
+from quarterdeck.agents import configuration_rules, diff, rules, store
+from quarterdeck.agents.configuration import AgentConfiguration, AgentReference, SessionSkill
+from quarterdeck.agents.model import (
+    AgentBody,
+    AgentDiffBody,
+    AgentPage,
+    AgentState,
+    AgentVersionBody,
+    AgentVersionItem,
+    AgentVersionPage,
+    ChangeAgentBody,
+    CreateAgentBody,
+    UsedVersion,
+)
+from quarterdeck.auth.access import Access, Lookup, visible_workspace
+from quarterdeck.changes.audit.model import ObjectType
+from quarterdeck.changes.perform import Changes, Made
+from quarterdeck.connections.servers import service as mcp_servers
+from quarterdeck.core import errors
+from quarterdeck.core.actors import Permission, Principal
+from quarterdeck.core.call import Answer, Call
+from quarterdeck.core.ids import new_id
+from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.db.database import Connection
+from quarterdeck.models.catalog import ModelCatalog
+from quarterdeck.models.output_schema import SchemaChecks
+from quarterdeck.skills import service as skills
+
+
+async def create_agent(
+    access: Access, changes: Changes, models: ModelCatalog, schemas: SchemaChecks, call: Call[CreateAgentBody]
+) -> Answer:
+    def read_body() -> CreateAgentBody:
+        body = call.read_body()
+        if body.version is not None:
+            configuration_rules.check_json(body.version.client_tools, body.version.output_schema)
+        return body
+
+    async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateAgentBody) -> Made:
+        agent_id = new_id()
+        await _check_name_free(connection, workspace_id, body.name)
+        await store.add(connection, agent_id, workspace_id, body.name, principal.user_id)
+        detail: dict[str, object] = {"name": body.name}
+        if body.version is not None:
+            await _check_configuration(connection, models, workspace_id, body.version)
+            await store.add_version(connection, new_id(), workspace_id, agent_id, body.version, principal.user_id)
+            detail["version"] = 1
+        return Made.plain(await _shown(connection, workspace_id, agent_id), agent_id, body.name, **detail)
+
+    checked, lookup = msgspec.structs.replace(call, read_body=read_body), visible_workspace(call.workspace_id)
+    await configuration_rules.check_output_schema(
+        access,
+        schemas,
+        checked,
+        lookup,
+        Permission.AGENT_MANAGE,
+        lambda body: None if body.version is None else body.version.output_schema,
+    )
+    return await changes.perform(
+        checked,
+        operation="create_agent",
+        lookup=lookup,
+        permission=Permission.AGENT_MANAGE,
+        resource=(),
+        about=ObjectType.AGENT,
+        effect=effect,
+    )
+
+
+async def list_agents(access: Access, call: Call[None], request: PageRequest, *, archived: bool) -> AgentPage:
+    async def show(connection: Connection, _: Principal, workspace_id: UUID) -> AgentPage:
+        async def fetch(start: UUID, count: int) -> list[AgentBody]:
+            first = request.newest_first
+            return await store.page(connection, workspace_id, start, count, archived=archived, newest_first=first)
+
+        items, next_cursor = await take_page(request, fetch, cursor_must_exist=False)
+        return AgentPage(items, next_cursor)
+
+    return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+
+
+async def get_agent(access: Access, call: Call[None], agent_id: UUID) -> AgentBody:
+    return await access.find(call, visible_agent(call.workspace_id, agent_id), Permission.WORKSPACE_READ)
+
+
+async def change_agent(changes: Changes, call: Call[ChangeAgentBody], agent_id: UUID) -> Answer:
+    """A request that changes nothing keeps the revision and writes no audit entry."""
+
+    async def effect(connection: Connection, principal: Principal, _: AgentBody, body: ChangeAgentBody) -> Made:
+        workspace_id = principal.workspace_id
+        # A separate statement, so that the next one sees what the previous holder of the lock committed.
+        state = await _locked(connection, workspace_id, agent_id)
+        call.check_unchanged(state.revision)
+        changed = rules.changed(state, body)
+        new = msgspec.structs.replace(state, **changed)
+        rules.check_default_version(new)
+        if rules.needs_free_name(state, new):
+            await _check_name_free(connection, workspace_id, new.name)
+        if changed:
+            await store.change(connection, workspace_id, agent_id, new.name, new.default_version, archived=new.archived)
+        agent = await _shown(connection, workspace_id, agent_id)
+        return Made(
+            shown=agent, kept=agent, object_id=agent_id, object_name=new.name, detail=changed, changed=bool(changed)
+        )
+
+    return await changes.perform(
+        call,
+        operation="change_agent",
+        lookup=visible_agent(call.workspace_id, agent_id),
+        permission=Permission.AGENT_MANAGE,
+        resource=(agent_id,),
+        about=ObjectType.AGENT,
+        effect=effect,
+    )
+
+
+async def push_agent_version(
+    access: Access,
+    changes: Changes,
+    models: ModelCatalog,
+    schemas: SchemaChecks,
+    call: Call[AgentConfiguration],
+    agent_id: UUID,
+) -> Answer:
+    """Pushes to one agent queue on the lock of its row."""
+
+    def read_body() -> AgentConfiguration:
+        body = call.read_body()
+        configuration_rules.check_json(body.client_tools, body.output_schema)
+        return body
+
+    async def effect(connection: Connection, principal: Principal, _: AgentBody, body: AgentConfiguration) -> Made:
+        workspace_id = principal.workspace_id
+        state = await _locked(connection, workspace_id, agent_id)
+        call.check_unchanged(state.revision)
+        rules.check_takes_versions(state)
+        await _check_configuration(connection, models, workspace_id, body)
+        version_id = new_id()
+        number = await store.add_version(connection, version_id, workspace_id, agent_id, body, principal.user_id)
+        assert number is not None
+        made = await store.version(connection, workspace_id, agent_id, number)
+        assert made is not None
+        return Made.plain(made, version_id, state.name, agent_id=str(agent_id), version=number)
+
+    checked, lookup = msgspec.structs.replace(call, read_body=read_body), visible_agent(call.workspace_id, agent_id)
+    await configuration_rules.check_output_schema(
+        access, schemas, checked, lookup, Permission.AGENT_MANAGE, lambda body: body.output_schema
+    )
+    return await changes.perform(
+        checked,
+        operation="push_agent_version",
+        lookup=lookup,
+        permission=Permission.AGENT_MANAGE,
+        resource=(agent_id,),
+        about=ObjectType.AGENT_VERSION,
+        effect=effect,
+    )
+
+
+async def list_agent_versions(
+    access: Access, call: Call[None], agent_id: UUID, request: PageRequest
+) -> AgentVersionPage:
+    async def show(connection: Connection, _: Principal, __: AgentBody) -> AgentVersionPage:
+        async def fetch(start: UUID, count: int) -> list[AgentVersionItem]:
+            return await store.versions(connection, agent_id, start, count, newest_first=request.newest_first)
+
+        items, next_cursor = await take_page(request, fetch)
+        return AgentVersionPage(items, next_cursor)
+
+    lookup = visible_agent(call.workspace_id, agent_id)
+    return await access.read(call, lookup, Permission.WORKSPACE_READ, show)
+
+
+async def get_agent_version(access: Access, call: Call[None], agent_id: UUID, version: int) -> AgentVersionBody:
+    (found,) = await _versions(access, call, agent_id, version)
+    return found
+
+
+async def diff_agent_versions(access: Access, call: Call[None], agent_id: UUID, base: int, head: int) -> AgentDiffBody:
+    before, after = await _versions(access, call, agent_id, base, head)
+    # Instructions may have a megabyte.
+    return await asyncio.to_thread(diff.compare, before, after)
+
+
+async def check_usable(
+    connection: Connection, workspace_id: UUID, reference: AgentReference, *, was_used: bool = False
+) -> None:
+    """Raise if a session cannot use the agent. Sessions that already use an archived agent can use all its versions."""
+    state = await store.state(connection, workspace_id, reference.agent_id)
+    if state is None:
+        raise errors.invalid("No such agent in this workspace.")
+    rules.check_usable(state.latest_version, reference.version, is_archived=state.archived and not was_used)
+
+
+async def check_skills(connection: Connection, workspace_id: UUID, wanted: Sequence[SessionSkill]) -> None:
+    """A usable skill cannot be deleted until the transaction ends."""
+    for skill in wanted:
+        await skills.check_usable(connection, workspace_id, skill.skill_id, skill.version)
+
+
+async def used_version(connection: Connection, workspace_id: UUID, reference: AgentReference) -> UsedVersion:
+    """What a session with this agent uses now. Versions are never deleted."""
+    found = await store.used(connection, workspace_id, [reference], summaries=False)
+    return found[reference]
+
+
+async def used_summaries(
+    connection: Connection, workspace_id: UUID, references: Sequence[AgentReference]
+) -> dict[AgentReference, UsedVersion]:
+    """As `used_version`, for lists. Of the configurations only model, settings and skills are set."""
+    return await store.used(connection, workspace_id, references, summaries=True)
+
+
+def visible_agent(named: UUID | None, agent_id: UUID) -> Lookup[AgentBody]:
+    async def lookup(connection: Connection, principal: Principal) -> AgentBody:
+        if principal.may_see_workspace(named):
+            agent = await store.get(connection, principal.workspace_id, agent_id)
+            if agent is not None:
+                return agent
+        raise errors.not_found("agent")
+
+    return lookup
+
+
+async def _check_configuration(
+    connection: Connection, models: ModelCatalog, workspace_id: UUID, configuration: AgentConfiguration
+) -> None:
+    configuration_rules.check_configuration(models, configuration)
+    await check_skills(connection, workspace_id, configuration.skills)
+    if configuration.mcp_servers:
+        await mcp_servers.check_exist(connection, workspace_id, configuration.mcp_servers)
+
+
+async def _check_name_free(connection: Connection, workspace_id: UUID, name: str) -> None:
+    """For a clear message. Of two concurrent changes the index refuses the second, which then comes here again."""
+    if await store.is_name_taken(connection, workspace_id, name):
+        raise errors.conflict(rules.NAME_TAKEN)
+
+
+async def _locked(connection: Connection, workspace_id: UUID, agent_id: UUID) -> AgentState:
+    state = await store.lock(connection, workspace_id, agent_id)
+    # Agents are never deleted, and this one was visible.
+    assert state is not None
+    return state
+
+
+async def _shown(connection: Connection, workspace_id: UUID, agent_id: UUID) -> AgentBody:
+    agent = await store.get(connection, workspace_id, agent_id)
+    assert agent is not None
+    return agent
+
+
+async def _versions(access: Access, call: Call[None], agent_id: UUID, *numbers: int) -> list[AgentVersionBody]:
+    visible = visible_agent(call.workspace_id, agent_id)
+
+    async def lookup(connection: Connection, principal: Principal) -> list[AgentVersionBody]:
+        await visible(connection, principal)
+        found = [await store.version(connection, principal.workspace_id, agent_id, number) for number in numbers]
+        seen = [version for version in found if version is not None]
+        if len(seen) < len(numbers):
+            raise errors.not_found("agent version")
+        return seen
+
+    return await access.find(call, lookup, Permission.WORKSPACE_READ)

@@ -1,0 +1,49 @@
+"""The audit log: read it, write to it, and delete expired entries.
+
+An entry is written in the transaction of its change, so neither exists without the other.
+"""
+
+from uuid import UUID
+
+from quarterdeck.auth.access import Access, visible_workspace
+from quarterdeck.changes.audit import store
+from quarterdeck.changes.audit.model import AuditEventBody, AuditEventPage, AuditFilter, Change
+from quarterdeck.core.actors import Origin, Permission, Principal
+from quarterdeck.core.call import Call
+from quarterdeck.core.ids import LOWEST_ID, new_id
+from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.db.database import Connection, Database
+from quarterdeck.db.walks import Step, walk
+
+_DELETE_BATCH = 1000
+
+
+async def list_audit_events(
+    access: Access, call: Call[None], filters: AuditFilter, request: PageRequest
+) -> AuditEventPage:
+    async def show(connection: Connection, _: Principal, workspace_id: UUID) -> AuditEventPage:
+        async def fetch(start: UUID, count: int) -> list[AuditEventBody]:
+            newest_first = request.newest_first
+            return await store.page(connection, workspace_id, filters, start, count, newest_first=newest_first)
+
+        # The event of the cursor may have expired, or may not match the filter of this call.
+        items, next_cursor = await take_page(request, fetch, cursor_must_exist=False)
+        return AuditEventPage(items, next_cursor)
+
+    return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+
+
+async def record_change(connection: Connection, principal: Principal, origin: Origin, change: Change) -> None:
+    await store.add(connection, new_id(), principal.workspace_id, change, principal, origin)
+
+
+async def record_operator_change(connection: Connection, workspace_id: UUID, change: Change) -> None:
+    """For changes by `qd admin`, which uses no credential."""
+    await store.add(connection, new_id(), workspace_id, change, None, Origin())
+
+
+async def sweep_audit_events(database: Database) -> int:
+    async def delete(connection: Connection, after: UUID) -> Step:
+        return await store.delete_old(connection, after, _DELETE_BATCH)
+
+    return await walk(database, delete, LOWEST_ID, _DELETE_BATCH)

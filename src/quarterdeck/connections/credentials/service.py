@@ -1,0 +1,203 @@
+"""Operations on credentials, and their use by connections to servers."""
+
+from uuid import UUID
+
+import msgspec
+
+from quarterdeck.auth.access import Access, Lookup, visible_workspace
+from quarterdeck.changes.audit.model import ObjectType
+from quarterdeck.changes.perform import Changes, Made
+from quarterdeck.connections.credentials import rules, store
+from quarterdeck.connections.credentials.authorizations import UnusableAuthorization, authorization_of
+from quarterdeck.connections.credentials.model import (
+    CreateCredentialBody,
+    CredentialBody,
+    CredentialPage,
+    RotateCredentialBody,
+    StoredCredential,
+    UsableCredential,
+)
+from quarterdeck.connections.credentials.oauth import OAuthTokens
+from quarterdeck.core import errors
+from quarterdeck.core.actors import Permission, Principal
+from quarterdeck.core.call import Answer, Call
+from quarterdeck.core.ids import new_id
+from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.secret_encryption import SecretCipher, SecretKeyError
+from quarterdeck.core.settings import CredentialSettings
+from quarterdeck.db.database import Connection
+
+
+async def list_credentials(access: Access, call: Call[None], request: PageRequest) -> CredentialPage:
+    async def show(connection: Connection, _: Principal, workspace_id: UUID) -> CredentialPage:
+        async def fetch(start: UUID, count: int) -> list[CredentialBody]:
+            return await store.page(connection, workspace_id, start, count, newest_first=request.newest_first)
+
+        items, next_cursor = await take_page(request, fetch, cursor_must_exist=False)
+        return CredentialPage(items, next_cursor)
+
+    return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+
+
+async def create_credential(
+    changes: Changes,
+    settings: CredentialSettings,
+    cipher: SecretCipher,
+    tokens: OAuthTokens,
+    call: Call[CreateCredentialBody],
+) -> Answer:
+    async def effect(
+        connection: Connection, principal: Principal, workspace_id: UUID, body: CreateCredentialBody
+    ) -> Made:
+        parameters = rules.parameters(body)
+        if parameters.token_url is not None:
+            tokens.check_url(parameters.token_url)
+        await store.lock_workspace(connection, workspace_id)
+        if await store.count(connection, workspace_id) >= settings.per_workspace:
+            raise errors.conflict(
+                f"This workspace already has the maximum of {settings.per_workspace} credentials. Delete one first."
+            )
+        if await store.is_name_taken(connection, workspace_id, body.name):
+            raise errors.conflict("This workspace already has a credential with this name.")
+        credential_id = new_id()
+        credential = StoredCredential(
+            id=credential_id,
+            workspace_id=workspace_id,
+            kind=body.kind,
+            parameters=parameters,
+            secret=_encrypt(cipher, credential_id, body.secret),
+            revision=1,
+        )
+        await store.add(connection, workspace_id, principal.user_id, body.name, credential)
+        created = await _stored(connection, workspace_id, credential_id)
+        return Made.plain(created, credential_id, created.name, kind=created.kind)
+
+    return await changes.perform(
+        call,
+        operation="create_credential",
+        lookup=visible_workspace(call.workspace_id),
+        permission=Permission.CREDENTIAL_MANAGE,
+        resource=(),
+        about=ObjectType.CREDENTIAL,
+        effect=effect,
+        compared=lambda body: msgspec.structs.replace(body, secret=_digest(cipher, body.secret)),
+    )
+
+
+async def rotate_credential(
+    changes: Changes, cipher: SecretCipher, call: Call[RotateCredentialBody], credential_id: UUID
+) -> Answer:
+    async def effect(
+        connection: Connection, principal: Principal, _: CredentialBody, body: RotateCredentialBody
+    ) -> Made:
+        workspace_id = principal.workspace_id
+        await store.lock(connection, workspace_id, credential_id)
+        found = await _stored(connection, workspace_id, credential_id)
+        call.check_unchanged(found.revision)
+        secret = _encrypt(cipher, credential_id, body.secret)
+        await store.rotate(connection, workspace_id, credential_id, secret)
+        rotated = await _stored(connection, workspace_id, credential_id)
+        return Made.plain(rotated, credential_id, rotated.name)
+
+    return await changes.perform(
+        call,
+        operation="rotate_credential",
+        lookup=_visible_credential(call.workspace_id, credential_id),
+        permission=Permission.CREDENTIAL_MANAGE,
+        reads=True,
+        resource=(credential_id,),
+        about=ObjectType.CREDENTIAL,
+        effect=effect,
+        compared=lambda body: msgspec.structs.replace(body, secret=_digest(cipher, body.secret)),
+    )
+
+
+async def delete_credential(changes: Changes, call: Call[None], credential_id: UUID) -> Answer:
+    async def effect(connection: Connection, principal: Principal, _: CredentialBody, __: None) -> Made:
+        workspace_id = principal.workspace_id
+        await store.lock(connection, workspace_id, credential_id)
+        found = await _stored(connection, workspace_id, credential_id)
+        call.check_unchanged(found.revision)
+        if await store.is_used(connection, workspace_id, credential_id):
+            raise errors.conflict("An MCP server uses this credential. Change or delete the server first.")
+        await store.delete(connection, workspace_id, credential_id)
+        detail = {"kind": found.kind}
+        return Made(shown=None, kept=None, object_id=credential_id, object_name=found.name, detail=detail)
+
+    return await changes.perform(
+        call,
+        operation="delete_credential",
+        lookup=_visible_credential(call.workspace_id, credential_id),
+        permission=Permission.CREDENTIAL_MANAGE,
+        resource=(credential_id,),
+        about=ObjectType.CREDENTIAL,
+        effect=effect,
+    )
+
+
+async def hold_credential(connection: Connection, workspace_id: UUID, credential_id: UUID) -> None:
+    """For a change that refers to the credential: it is not deleted before the end of the transaction."""
+    if not await store.hold(connection, workspace_id, credential_id):
+        raise errors.invalid("credential_id names no credential of this workspace.")
+
+
+async def authorization(
+    connection: Connection, cipher: SecretCipher, tokens: OAuthTokens, workspace_id: UUID, credential_id: UUID
+) -> UsableCredential:
+    """Calls no server: OAuth tokens are fetched at first use. If the secret cannot be decrypted, the use fails."""
+    credential = await store.stored(connection, workspace_id, credential_id)
+    if credential is None:
+        raise errors.not_found("credential")
+    try:
+        secret = cipher.decrypt(credential_id, credential.secret).decode()
+    except SecretKeyError as fault:
+        return UsableCredential(UnusableAuthorization(credential_id, str(fault)), credential.revision)
+    return UsableCredential(authorization_of(credential, secret, tokens), credential.revision)
+
+
+async def reseal_credentials(connection: Connection, cipher: SecretCipher) -> int:
+    """Encrypt every secret with the first key, unless it already is."""
+    resealed = 0
+    try:
+        for credential_id, secret in await store.encrypted_secrets(connection):
+            if not cipher.is_current(secret):
+                fresh = cipher.encrypt(credential_id, cipher.decrypt(credential_id, secret))
+                await store.set_secret(connection, credential_id, fresh)
+                resealed += 1
+    except SecretKeyError as fault:
+        raise errors.conflict(f"The secret of a credential cannot be decrypted: {fault}.") from fault
+    return resealed
+
+
+def _visible_credential(named: UUID | None, credential_id: UUID) -> Lookup[CredentialBody]:
+    async def lookup(connection: Connection, principal: Principal) -> CredentialBody:
+        if principal.may_see_workspace(named):
+            return await _stored(connection, principal.workspace_id, credential_id)
+        raise errors.not_found("credential")
+
+    return lookup
+
+
+async def _stored(connection: Connection, workspace_id: UUID, credential_id: UUID) -> CredentialBody:
+    credential = await store.get(connection, workspace_id, credential_id)
+    if credential is None:
+        raise errors.not_found("credential")
+    return credential
+
+
+def _encrypt(cipher: SecretCipher, credential_id: UUID, secret: str) -> bytes:
+    try:
+        return cipher.encrypt(credential_id, secret.encode())
+    except SecretKeyError as fault:
+        raise _no_key() from fault
+
+
+def _digest(cipher: SecretCipher, secret: str) -> str:
+    try:
+        return cipher.digest(secret)
+    except SecretKeyError as fault:
+        raise _no_key() from fault
+
+
+def _no_key() -> errors.ServiceError:
+    return errors.unavailable("Secrets cannot be encrypted. The server's log has the reason.")

@@ -1,0 +1,268 @@
+"""Streamable HTTP to the URL of a server. The SDK speaks the protocol. This bounds what the SDK does not: addresses,
+origins, compression, and the size and the time of responses."""
+
+import asyncio
+import math
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from uuid import UUID
+
+import httpcore2
+import httpx2
+import msgspec
+from mcp.client._transport import TransportStreams
+from mcp.client.streamable_http import LAST_EVENT_ID, MCP_SESSION_ID, streamable_http_client
+
+from quarterdeck import __version__
+from quarterdeck.connections.credentials.model import Authorization, AuthorizationError
+from quarterdeck.connections.mcp.guarded_streams import TOO_EXPENSIVE, Problem
+from quarterdeck.connections.mcp.value_limits import PIECE_BYTES, DecodingCost
+from quarterdeck.core.agent_settings import McpSettings
+from quarterdeck.core.errors import ServiceError
+from quarterdeck.core.logging import fields, log
+from quarterdeck.outbound.network_backend import CheckedBackend, UnreachableError
+from quarterdeck.outbound.resolver import ResolveFor
+from quarterdeck.outbound.rules import AddressPolicy
+from quarterdeck.outbound.urls import Target, read_url
+
+# Calls of one answer that run at the same time, and what the SDK sends beside them.
+_CONNECTIONS = 20
+_REDIRECTS = 5
+_PORTS = {"http": 80, "https": 443}
+# A server may end the stream of a call and ask the client to connect again, without a pause.
+_RESUME_SECONDS = 1.0
+_ERROR_BYTES = 64 * 1024
+
+
+class HttpConnector:
+    """What the HTTP connections of a process share."""
+
+    def __init__(self, settings: McpSettings, resolve_for: ResolveFor, tls: ssl.SSLContext | None) -> None:
+        self._settings = settings
+        self._policy = AddressPolicy(exceptions=settings.allowed_addresses)
+        self._resolve_for = resolve_for
+        self._tls = tls
+
+    @asynccontextmanager
+    async def connect(
+        self, workspace_id: UUID, url: str, authorization: Authorization | None, problem: Problem
+    ) -> AsyncIterator[TransportStreams]:
+        try:
+            target = read_url(url, self._policy)
+        except ServiceError as fault:
+            # The settings changed after the URL was stored.
+            raise problem.found(fault.message) from None
+        if self._tls is None and target.scheme == "https":
+            # Loading the CA certificates is slow.
+            self._tls = await asyncio.to_thread(httpcore2.default_ssl_context)
+        backend = CheckedBackend(
+            self._policy, self._resolve_for(workspace_id), timeout_seconds=self._settings.connect_seconds
+        )
+        transport = _BoundedTransport(target, authorization, self._settings, problem, backend, self._tls)
+        client = httpx2.AsyncClient(
+            transport=transport,
+            trust_env=False,
+            max_redirects=_REDIRECTS,
+            timeout=httpx2.Timeout(self._settings.connect_seconds, read=self._settings.call_seconds),
+            headers={"User-Agent": f"Quarterdeck/{__version__}"},
+        )
+        async with (
+            client,
+            streamable_http_client(
+                f"{target.scheme}://{target.authority}{target.path}",
+                http_client=client,
+                max_sse_event_size=self._settings.message_bytes,
+            ) as streams,
+        ):
+            yield streams
+
+
+class _BoundedTransport(httpx2.AsyncBaseTransport):
+    def __init__(
+        self,
+        target: Target,
+        authorization: Authorization | None,
+        settings: McpSettings,
+        problem: Problem,
+        backend: CheckedBackend,
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        self._origin = (target.scheme, target.host, target.port)
+        self._authorization = authorization
+        self._settings = settings
+        self._problem = problem
+        self._has_listened = False
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=tls,
+            max_connections=_CONNECTIONS,
+            keepalive_expiry=settings.idle_seconds,
+            network_backend=backend,
+        )
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if self._origin_of(request.url) != self._origin:
+            raise self._problem.found("The server redirects to another origin.")
+        problem = self._problem
+        if request.method == "GET":
+            if self._has_listened or LAST_EVENT_ID in request.headers:
+                await asyncio.sleep(_RESUME_SECONDS)
+            if LAST_EVENT_ID not in request.headers:
+                # The stream for messages outside of calls. Servers need not offer it. Without it, a server that asks
+                # for input there during a call would wait for the answer.
+                self._has_listened = True
+                request.extensions["timeout"] = {**request.extensions["timeout"], "read": None}
+                problem = Problem()
+        try:
+            return await self._exchange(request, problem)
+        except AuthorizationError as fault:
+            raise problem.found(str(fault)) from None
+        except UnreachableError as fault:
+            log.info("an MCP server is unreachable", extra=fields(detail=fault.detail))
+            raise problem.found(str(fault)) from None
+        except httpcore2.TimeoutException as fault:
+            raise problem.found("The connection to the server timed out.") from fault
+        except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError) as fault:
+            raise problem.found("The connection to the server failed.") from fault
+
+    async def _exchange(self, request: httpx2.Request, problem: Problem) -> httpx2.Response:
+        authorization = await self._authorization.headers() if self._authorization else {}
+        response = await self._send(request, authorization)
+        if (
+            response.status == HTTPStatus.UNAUTHORIZED
+            and self._authorization
+            and await self._authorization.renew(authorization)
+        ):
+            await response.aclose()
+            response = await self._send(request, await self._authorization.headers())
+        try:
+            return await self._checked(request, response, problem)
+        except BaseException:
+            await response.aclose()
+            raise
+
+    async def _send(self, request: httpx2.Request, authorization: dict[str, str]) -> httpcore2.Response:
+        headers = httpx2.Headers(request.headers)
+        # Compression is refused: a small response could become a large one.
+        headers["Accept-Encoding"] = "identity"
+        headers.update(authorization)
+        assert isinstance(request.stream, httpx2.AsyncByteStream)
+        url = httpcore2.URL(
+            scheme=request.url.raw_scheme,
+            host=request.url.raw_host,
+            port=request.url.port,
+            target=request.url.raw_path,
+        )
+        return await self._pool.handle_async_request(
+            httpcore2.Request(
+                request.method, url, headers=headers.raw, content=request.stream, extensions=request.extensions
+            )
+        )
+
+    async def _checked(
+        self, request: httpx2.Request, response: httpcore2.Response, problem: Problem
+    ) -> httpx2.Response:
+        headers = httpx2.Headers(response.headers)
+        if headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise problem.found("The server sent a compressed response.")
+        location = (
+            headers.get("location") if HTTPStatus.MULTIPLE_CHOICES <= response.status < HTTPStatus.BAD_REQUEST else None
+        )
+        if location is not None and not self._is_own(request.url, location):
+            raise problem.found("The server redirects to another origin.")
+        # As the SDK recognises them.
+        is_event_stream = headers.get("content-type", "").lower().startswith("text/event-stream")
+        cost = DecodingCost(is_event_stream=is_event_stream)
+        # The caller waits no longer. A response that it no longer waits for ends by this.
+        seconds = self._settings.connect_seconds + self._settings.call_seconds
+        if problem is not self._problem:
+            seconds = math.inf
+        stream = _BoundedStream(response, self._settings.message_bytes, seconds, problem, cost)
+        if (
+            headers.get("content-length", "0").isdecimal()
+            and int(headers.get("content-length", "0")) > stream.max_bytes
+        ):
+            raise stream.too_long()
+        if response.status < HTTPStatus.BAD_REQUEST or request.method == "DELETE":
+            return httpx2.Response(response.status, headers=headers, stream=stream, extensions=response.extensions)
+        body = await stream.start()
+        await response.aclose()
+        if not _is_protocol_error(body):
+            problem.is_lost_session = response.status == HTTPStatus.NOT_FOUND and MCP_SESSION_ID in request.headers
+            problem.found(f"The server answered with the HTTP status {response.status}.")
+        return httpx2.Response(response.status, headers=headers, content=body)
+
+    def _is_own(self, url: httpx2.URL, location: str) -> bool:
+        try:
+            return self._origin_of(url.join(location)) == self._origin
+        except (httpx2.InvalidURL, ValueError):
+            return False
+
+    def _origin_of(self, url: httpx2.URL) -> tuple[str, str, int]:
+        port = url.port or _PORTS.get(url.scheme, 0)
+        return url.scheme, url.raw_host.decode("ascii", "replace").strip("[]").lower(), port
+
+    async def aclose(self) -> None:
+        await self._pool.aclose()
+
+
+class _BoundedStream(httpx2.AsyncByteStream):
+    """One deadline and one number of bytes for a whole response, also for one that streams."""
+
+    def __init__(
+        self, response: httpcore2.Response, max_bytes: int, seconds: float, problem: Problem, cost: DecodingCost
+    ) -> None:
+        self._response = response
+        self._problem = problem
+        self._cost = cost
+        self.max_bytes = max_bytes
+        self._seconds = seconds
+
+    def too_long(self) -> Exception:
+        return self._problem.found(f"The server sent more than {self.max_bytes} bytes in one response.")
+
+    async def start(self) -> bytes:
+        """Of an error. The rest does not matter."""
+        data = b""
+        async for part in self:
+            data += part
+            if len(data) >= _ERROR_BYTES:
+                break
+        return data[:_ERROR_BYTES]
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        deadline = asyncio.get_running_loop().time() + self._seconds
+        received = 0
+        parts = aiter(self._response.aiter_stream())
+        while True:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    part = await anext(parts, None)
+            except TimeoutError:
+                raise self._problem.found("The response of the server did not end in time.") from None
+            except (httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError) as fault:
+                raise self._problem.found("The connection to the server broke.") from fault
+            if part is None:
+                return
+            received += len(part)
+            if received > self.max_bytes:
+                raise self.too_long()
+            for start in range(0, len(part), PIECE_BYTES):
+                piece = part[start : start + PIECE_BYTES]
+                if self._cost.exceeds(piece):
+                    raise self._problem.found(TOO_EXPENSIVE)
+                await asyncio.sleep(0)
+                yield piece
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+
+
+def _is_protocol_error(body: bytes) -> bool:
+    """Servers may send the error of a request with a status such as 400."""
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return isinstance(found, dict) and "jsonrpc" in found and "error" in found

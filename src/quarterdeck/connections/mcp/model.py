@@ -1,0 +1,110 @@
+"""The tools of MCP servers as a run sees them. Whatever a server sends is bounded and made storable before it gets
+here."""
+
+import hashlib
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+
+from quarterdeck.connections.credentials.model import Authorization
+
+# Between the names of a server and of its tool.
+SEPARATOR = "__"
+# Where a call carries the key of its event tool.started.
+KEY_META = "quarterdeck/idempotency-key"
+
+
+class McpTarget(Struct, frozen=True, kw_only=True):
+    """A server, and how to connect to it. Exactly one of `url` and `command` is set."""
+
+    server_id: UUID
+    workspace_id: UUID
+    name: str
+    url: str | None
+    # A name in the configuration of the operator.
+    command: str | None
+    authorization: Authorization | None
+    # Changes with the server and with its credential: a connection of another revision is not used again.
+    revision: str
+
+
+class McpTool(Struct, frozen=True, kw_only=True):
+    # As the server calls it.
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    # The server's claim. Shown to people; it grants nothing.
+    read_only: bool = False
+
+
+class McpImage(Struct, frozen=True):
+    data: bytes
+    media_type: str
+
+
+class McpResult(Struct, frozen=True, kw_only=True):
+    text: str
+    images: tuple[McpImage, ...] = ()
+    is_error: bool = False
+
+
+class McpFailure(Exception):
+    """The server did not do what it was asked. The text is for the model and for people: bounded, without secrets. It
+    says if a call may have taken effect."""
+
+
+class PinnedTool(Struct, frozen=True, kw_only=True):
+    """A tool that a run offers in all its attempts."""
+
+    server_id: UUID
+    # server__tool, as the model calls it.
+    full_name: str
+    tool: McpTool
+    # In hex. Of the definition of the tool.
+    definition_sha256: str
+    # The definition is not the one that was first seen by a run, or last seen by a check.
+    is_changed: bool = False
+
+
+class UnavailableServer(Struct, frozen=True, kw_only=True):
+    """A server whose tools a run does not have."""
+
+    server_id: UUID
+    # None: it was deleted.
+    name: str | None
+    # For people. May quote the server.
+    reason: str
+
+    @property
+    def label(self) -> str:
+        return self.name or str(self.server_id)
+
+
+class PinnedTools(Struct, frozen=True):
+    """What a run has of its servers in all its attempts."""
+
+    tools: list[PinnedTool] = []
+    unavailable: list[UnavailableServer] = []
+
+
+def full_name(server_name: str, tool_name: str) -> str:
+    """As models call it, and as policies name it."""
+    return f"{server_name}{SEPARATOR}{model_name(tool_name)}"
+
+
+def model_name(tool_name: str) -> str:
+    """The names of models' tools have no dots."""
+    return tool_name.replace(".", "_")
+
+
+def definition(tool: McpTool) -> dict[str, Any]:
+    """As it is stored and compared: everything that the model and people are told about the tool."""
+    built: dict[str, Any] = msgspec.to_builtins(tool)
+    return built
+
+
+def definition_sha256(tool: McpTool) -> bytes:
+    # Sorted: a server may list the keys of a schema in another order each time.
+    return hashlib.sha256(msgspec.json.encode(definition(tool), order="deterministic")).digest()

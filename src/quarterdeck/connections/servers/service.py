@@ -1,0 +1,291 @@
+"""Operations on MCP servers, and what runs need to know of them."""
+
+from datetime import UTC, datetime
+from typing import TypeVar
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from msgspec.structs import asdict
+
+from quarterdeck.auth.access import Access, Lookup, visible_workspace
+from quarterdeck.changes.audit.model import ObjectType
+from quarterdeck.changes.perform import Changes, Effect, Made
+from quarterdeck.connections.credentials import service as credentials
+from quarterdeck.connections.credentials.model import Authorization
+from quarterdeck.connections.credentials.oauth import OAuthTokens
+from quarterdeck.connections.mcp.model import McpFailure, McpTarget, McpTool, model_name
+from quarterdeck.connections.servers import rules, store
+from quarterdeck.connections.servers.checks import McpChecks
+from quarterdeck.connections.servers.model import (
+    ChangeMcpServerBody,
+    CreateMcpServerBody,
+    FoundTargets,
+    McpServerBody,
+    McpServerDetailBody,
+    McpServerPage,
+    NewMcpServer,
+)
+from quarterdeck.connections.servers.offer import McpOffer
+from quarterdeck.core import errors
+from quarterdeck.core.actors import Permission, Principal
+from quarterdeck.core.agent_settings import McpSettings
+from quarterdeck.core.call import Answer, Call
+from quarterdeck.core.ids import new_id
+from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.secret_encryption import SecretCipher
+from quarterdeck.core.text_types import storable
+from quarterdeck.db.database import Connection
+
+Body = TypeVar("Body")
+
+
+async def list_mcp_servers(access: Access, call: Call[None], request: PageRequest) -> McpServerPage:
+    async def show(connection: Connection, _: Principal, workspace_id: UUID) -> McpServerPage:
+        async def fetch(start: UUID, count: int) -> list[McpServerBody]:
+            return await store.page(connection, workspace_id, start, count, newest_first=request.newest_first)
+
+        items, next_cursor = await take_page(request, fetch, cursor_must_exist=False)
+        return McpServerPage(items, next_cursor)
+
+    return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+
+
+async def get_mcp_server(access: Access, call: Call[None], server_id: UUID) -> McpServerDetailBody:
+    async def show(connection: Connection, principal: Principal, server: McpServerBody) -> McpServerDetailBody:
+        tools = await store.tools(connection, principal.workspace_id, server_id)
+        return McpServerDetailBody(**asdict(server), tools=[rules.tool_body(server.name, tool) for tool in tools])
+
+    return await access.read(call, _visible_server(call.workspace_id, server_id), Permission.WORKSPACE_READ, show)
+
+
+async def create_mcp_server(
+    changes: Changes, settings: McpSettings, offer: McpOffer, call: Call[CreateMcpServerBody]
+) -> Answer:
+    async def effect(
+        connection: Connection, principal: Principal, workspace_id: UUID, body: CreateMcpServerBody
+    ) -> Made:
+        rules.check_one_connection(body.url, body.command, body.credential_id)
+        rules.check_may_send(principal, body, None)
+        offer.check(body.url, body.command)
+        await store.lock_workspace(connection, workspace_id)
+        if await store.count(connection, workspace_id) >= settings.per_workspace:
+            raise errors.conflict(rules.too_many(settings.per_workspace))
+        await _check_name_free(connection, workspace_id, body.name)
+        if body.credential_id is not None:
+            await credentials.hold_credential(connection, workspace_id, body.credential_id)
+        server = NewMcpServer(**asdict(body), id=new_id(), workspace_id=workspace_id, created_by=principal.user_id)
+        await store.add(connection, server)
+        created = await _stored(connection, workspace_id, server.id)
+        return Made.plain(created, server.id, server.name, **_connection(created))
+
+    return await changes.perform(
+        call,
+        operation="create_mcp_server",
+        lookup=visible_workspace(call.workspace_id),
+        permission=Permission.AGENT_MANAGE,
+        resource=(),
+        about=ObjectType.MCP_SERVER,
+        effect=effect,
+    )
+
+
+async def change_mcp_server(
+    changes: Changes, offer: McpOffer, call: Call[ChangeMcpServerBody], server_id: UUID
+) -> Answer:
+    async def effect(connection: Connection, principal: Principal, _: McpServerBody, body: ChangeMcpServerBody) -> Made:
+        workspace_id = principal.workspace_id
+        await store.lock_workspace(connection, workspace_id)
+        found = await _locked(connection, call, workspace_id, server_id)
+        wanted = rules.changed(found, body)
+        if wanted == found:
+            return Made(shown=found, kept=found, object_id=server_id, changed=False)
+        rules.check_may_send(principal, wanted, found)
+        if (wanted.url, wanted.command) != (found.url, found.command):
+            offer.check(wanted.url, wanted.command)
+        if wanted.name != found.name:
+            await _check_name_free(connection, workspace_id, wanted.name)
+        if wanted.credential_id is not None:
+            await credentials.hold_credential(connection, workspace_id, wanted.credential_id)
+        await store.change(connection, workspace_id, wanted)
+        changed = await _stored(connection, workspace_id, server_id)
+        return Made.plain(changed, server_id, changed.name, before=found.name, **_connection(changed))
+
+    return await _perform_on(changes, call, "change_mcp_server", server_id, effect, reads=True)
+
+
+async def delete_mcp_server(changes: Changes, call: Call[None], server_id: UUID) -> Answer:
+    async def effect(connection: Connection, principal: Principal, _: McpServerBody, __: None) -> Made:
+        found = await _locked(connection, call, principal.workspace_id, server_id)
+        await store.delete(connection, principal.workspace_id, server_id)
+        return Made(shown=None, kept=None, object_id=server_id, object_name=found.name, detail=_connection(found))
+
+    return await _perform_on(changes, call, "delete_mcp_server", server_id, effect)
+
+
+async def check_mcp_server(
+    access: Access,
+    changes: Changes,
+    checks: McpChecks,
+    cipher: SecretCipher,
+    tokens: OAuthTokens,
+    call: Call[None],
+    server_id: UUID,
+) -> Answer:
+    """Check the caller before connecting, and again with the write: the server may take long. No transaction is open
+    meanwhile."""
+
+    async def find(
+        connection: Connection, principal: Principal, server: McpServerBody
+    ) -> tuple[UUID, McpServerBody, McpTarget]:
+        if not principal.may(Permission.WORKSPACE_READ):
+            raise errors.forbidden(Permission.WORKSPACE_READ)
+        target = await _target(connection, cipher, tokens, principal.workspace_id, server)
+        return principal.workspace_id, server, target
+
+    lookup = _visible_server(call.workspace_id, server_id)
+    workspace_id, server, target = await access.read(call, lookup, Permission.AGENT_MANAGE, find)
+    tools: list[McpTool] = []
+    failure = None
+    try:
+        tools = await checks.list_tools(workspace_id, target)
+    except McpFailure as fault:
+        failure = storable(str(fault))
+
+    async def effect(connection: Connection, _: Principal, __: McpServerBody, ___: None) -> Made:
+        found = await _locked(connection, call, workspace_id, server_id)
+        if found.revision != server.revision:
+            raise errors.conflict(rules.CHANGED_MEANWHILE)
+        await store.note_check(connection, workspace_id, server_id, failure)
+        known = await store.hashes(connection, workspace_id, server_id)
+        if failure is None:
+            await replace_known(connection, workspace_id, server_id, tools)
+        shown = rules.check_body(server.name, known, tools, failure, datetime.now(UTC))
+        return Made.plain(shown, server_id, server.name, ok=shown.ok, tools=len(tools))
+
+    return await _perform_on(changes, call, "check_mcp_server", server_id, effect, reads=True)
+
+
+async def check_exist(connection: Connection, workspace_id: UUID, ids: list[UUID]) -> None:
+    """For agents and sessions that name servers."""
+    rules.check_distinct(ids)
+    found = await store.existing(connection, workspace_id, ids)
+    for server_id in ids:
+        if server_id not in found:
+            raise errors.invalid(f"mcp_servers names a server that does not exist in this workspace: {server_id}.")
+
+
+async def targets(
+    connection: Connection, cipher: SecretCipher, tokens: OAuthTokens, workspace_id: UUID, ids: list[UUID]
+) -> FoundTargets:
+    """For a run. Connects to nothing."""
+    found = await store.get_all(connection, workspace_id, ids)
+    return FoundTargets(
+        targets=[
+            await _target(connection, cipher, tokens, workspace_id, found[server_id])
+            for server_id in ids
+            if server_id in found
+        ],
+        deleted=[server_id for server_id in ids if server_id not in found],
+    )
+
+
+async def note_first_seen(
+    connection: Connection, workspace_id: UUID, server_id: UUID, tools: list[McpTool], limit: int
+) -> dict[str, bytes]:
+    """Remember the tools that are not known yet, up to `limit` of a server. Returns the hashes of the known definitions
+    by name. A tool beyond the limit has an empty hash, so that it counts as changed: a server that invents names would
+    otherwise fill the table. So does a tool that a model would call by the name of a known one, such as `a.b` after
+    `a_b`: what was allowed is the known one."""
+    known = await store.hashes(connection, workspace_id, server_id)
+    taken = set(map(model_name, known))
+    added = [tool for tool in tools if model_name(tool.name) not in taken][: max(0, limit - len(known))]
+    # The lock orders this after a check or a deletion, and two runs after each other.
+    if added and await store.lock(connection, workspace_id, server_id):
+        await store.add_tools(connection, workspace_id, server_id, added)
+        known = await store.hashes(connection, workspace_id, server_id)
+    return {tool.name: b"" for tool in tools} | known
+
+
+async def replace_known(connection: Connection, workspace_id: UUID, server_id: UUID, tools: list[McpTool]) -> None:
+    """A person accepts what the server offers now. The row of the server must be locked."""
+    await store.forget_tools(connection, workspace_id, server_id)
+    await store.add_tools(connection, workspace_id, server_id, tools)
+
+
+async def _target(
+    connection: Connection, cipher: SecretCipher, tokens: OAuthTokens, workspace_id: UUID, server: McpServerBody
+) -> McpTarget:
+    authorization: Authorization | None = None
+    revision = f"{server.revision}"
+    if server.credential_id is not None:
+        usable = await credentials.authorization(connection, cipher, tokens, workspace_id, server.credential_id)
+        authorization = usable.authorization
+        revision = f"{server.revision}.{server.credential_id}.{usable.revision}"
+    return McpTarget(
+        server_id=server.id,
+        workspace_id=workspace_id,
+        name=server.name,
+        url=server.url,
+        command=server.command,
+        authorization=authorization,
+        revision=revision,
+    )
+
+
+async def _perform_on(
+    changes: Changes,
+    call: Call[Body],
+    operation: str,
+    server_id: UUID,
+    effect: Effect[McpServerBody, Body],
+    *,
+    reads: bool = False,
+) -> Answer:
+    return await changes.perform(
+        call,
+        operation=operation,
+        lookup=_visible_server(call.workspace_id, server_id),
+        permission=Permission.AGENT_MANAGE,
+        reads=reads,
+        resource=(server_id,),
+        about=ObjectType.MCP_SERVER,
+        effect=effect,
+    )
+
+
+def _visible_server(named: UUID | None, server_id: UUID) -> Lookup[McpServerBody]:
+    async def lookup(connection: Connection, principal: Principal) -> McpServerBody:
+        if principal.may_see_workspace(named):
+            return await _stored(connection, principal.workspace_id, server_id)
+        raise errors.not_found("MCP server")
+
+    return lookup
+
+
+async def _stored(connection: Connection, workspace_id: UUID, server_id: UUID) -> McpServerBody:
+    server = await store.get(connection, workspace_id, server_id)
+    if server is None:
+        raise errors.not_found("MCP server")
+    return server
+
+
+async def _locked(connection: Connection, call: Call[Body], workspace_id: UUID, server_id: UUID) -> McpServerBody:
+    """Lock and read the server. It may have been deleted since the check of visibility."""
+    await store.lock(connection, workspace_id, server_id)
+    server = await _stored(connection, workspace_id, server_id)
+    call.check_unchanged(server.revision)
+    return server
+
+
+async def _check_name_free(connection: Connection, workspace_id: UUID, name: str) -> None:
+    """Names are only taken under the lock of the workspace."""
+    if await store.is_name_taken(connection, workspace_id, name):
+        raise errors.conflict(rules.NAME_TAKEN)
+
+
+def _connection(server: McpServerBody) -> dict[str, object]:
+    """For the audit log. Never the whole URL, which may hold a secret."""
+    if server.url is None:
+        return {"command": server.command}
+    credential_id = None if server.credential_id is None else str(server.credential_id)
+    return {"host": urlsplit(server.url).hostname, "credential_id": credential_id}

@@ -1,0 +1,207 @@
+"""The interface between a run and any model: turns, tools, steps, failures."""
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Protocol
+from uuid import UUID
+
+from msgspec import Meta, Struct
+
+from quarterdeck.core.text_types import Text
+
+# The argument that holds the model's text if it wrote no JSON object. Tools answer such a call with an error, so that
+# the model can try again. pydantic-ai uses the same name towards providers.
+MALFORMED_ARGUMENTS = "INVALID_JSON"
+
+
+class Attachment(Struct, frozen=True, kw_only=True):
+    """A file that belongs to an input. Also part of the event input.accepted."""
+
+    file_id: UUID
+    name: str
+    media_type: str
+    bytes: int
+    # In hex.
+    sha256: str
+    # In the workspace of the session. None: the session has none.
+    path: str | None = None
+
+
+class Content(Struct, frozen=True, kw_only=True):
+    """What a request contains of an attachment."""
+
+    # None: it is only mentioned, and `note` says why.
+    data: bytes | None = None
+    note: str | None = None
+    # Estimated, without the mention.
+    tokens: int = 0
+    # From the start of the file. Set before the data is loaded.
+    wanted_bytes: int | None = None
+
+
+class TurnOrigin(StrEnum):
+    INPUT = "input"
+    # Tells the model that its answer does not match the output schema. Not in the log: see journal.py.
+    CORRECTION = "correction"
+    # Stands for the older part of the conversation. Only the first turn can be one.
+    SUMMARY = "summary"
+
+
+class UserTurn(Struct, frozen=True):
+    text: str
+    # The run that consumed this input. None: unknown, treated as the same run as the neighbouring turns.
+    run_id: UUID | None = None
+    attachments: tuple[Attachment, ...] = ()
+    # Of the attachments, in their order. Empty until a request is prepared: see attachments.py.
+    contents: tuple[Content, ...] = ()
+    origin: TurnOrigin = TurnOrigin.INPUT
+    # Of an input, and of its copies by retries. None: unknown, treated as different from all others.
+    input_id: str | None = None
+    # The text was shortened to fit into the context.
+    is_cut: bool = False
+
+
+class ToolCall(Struct, frozen=True):
+    id: str
+    name: str
+    # Not validated against the schema of the tool.
+    arguments: dict[str, Any]
+
+
+class CutOff(StrEnum):
+    """Why an answer ends before its end. Also part of the event message."""
+
+    LENGTH = "length"
+    CONTENT_FILTER = "content_filter"
+
+    @property
+    def reason(self) -> str:
+        reached = "It reached the limit of output tokens."
+        return reached if self is CutOff.LENGTH else "The content filter of the provider ended it."
+
+
+class AssistantTurn(Struct, frozen=True):
+    text: str
+    tool_calls: list[ToolCall]
+    # The provider's JSON form of this turn. Sent back unchanged if the model is the same.
+    record: Any = None
+    # None: it is complete.
+    cut_off: CutOff | None = None
+    # The text was cut to fit into the context.
+    is_cut: bool = False
+
+
+class ResultImage(Struct, frozen=True, kw_only=True):
+    """An image in the result of a call. Also part of the event tool.result."""
+
+    # In hex.
+    sha256: str
+    media_type: str
+    bytes: int
+
+
+class ToolResult(Struct, frozen=True):
+    call_id: str
+    name: str
+    content: str
+    images: tuple[ResultImage, ...] = ()
+    # Of the images, in their order. Empty until a request is prepared: see attachments.py.
+    contents: tuple[Content, ...] = ()
+    # The call failed. Providers that have a field for it are told; the content says so, too.
+    is_error: bool = False
+    is_cut: bool = False
+
+
+Turn = UserTurn | AssistantTurn | ToolResult
+
+
+class ToolRule(StrEnum):
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+
+class ToolSpec(Struct, frozen=True):
+    """What a model is told about a tool. Sessions use it too, for the tools of their callers."""
+
+    # `$` alone would also match before a final newline.
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}(?![\s\S])")]
+    description: Annotated[Text, Meta(max_length=10_000)]
+    parameters: Annotated[dict[str, Any], Meta(description="JSON Schema with the type `object`.")]
+
+
+Temperature = Annotated[float, Meta(ge=0, le=2)]
+MaxOutputTokens = Annotated[int, Meta(ge=1, le=1_000_000)]
+ReasoningEffort = Literal["low", "medium", "high"]
+
+
+class ModelOptions(Struct, frozen=True):
+    """null: not sent, so that the provider's default applies."""
+
+    temperature: Temperature | None = None
+    max_output_tokens: Annotated[MaxOutputTokens | None, Meta(description="Of one answer, reasoning included.")] = None
+    reasoning_effort: ReasoningEffort | None = None
+
+
+NO_OPTIONS = ModelOptions()
+
+
+class Step(Struct, frozen=True):
+    """The result of one request to the model."""
+
+    turn: AssistantTurn
+    input_tokens: int
+    output_tokens: int
+    # Read from the provider's cache. Part of input_tokens.
+    cached_tokens: int = 0
+    # None: the price of the model is unknown.
+    cost_usd: Decimal | None = None
+    # Names of options that were not sent, because the model does not take them.
+    ignored_settings: tuple[str, ...] = ()
+
+
+# Called with each piece of text as it arrives, for display only. After a failed try the text of the next try follows
+# from its beginning. Only the returned turn is stored.
+OnText = Callable[[str], None]
+
+
+# Called before a failed request is repeated, with the number of the next request, the pause in seconds, and the reason.
+OnRetry = Callable[[int, float, str], None]
+
+
+class Model(Protocol):
+    @property
+    def name(self) -> str:
+        """`provider:name`, or `demo`."""
+
+    async def step(
+        self,
+        instructions: str,
+        turns: Sequence[Turn],
+        tools: Sequence[ToolSpec],
+        on_text: OnText,
+        output_schema: dict[str, Any] | None = None,
+    ) -> Step:
+        """Make one request, without retries. Raises TransientFailure if a retry may succeed, otherwise ModelFailure.
+        `output_schema`: the model is asked for an answer that matches, which is not checked here."""
+
+
+class ModelFailure(Exception):
+    """Ends the run as failed. The text goes to the session's log: no secrets, no traceback."""
+
+
+class RequestRefused(ModelFailure):
+    """The provider refused the request because of its content, so the same turns would be refused again."""
+
+
+class ContextExceeded(RequestRefused):
+    """The conversation is longer than the model's context window. Fewer turns may fit."""
+
+
+class TransientFailure(Exception):
+    """A retry may succeed. The text may go to the session's log: no secrets, no traceback."""
+
+    def __init__(self, reason: str, retry_after_seconds: float | None = None) -> None:
+        super().__init__(reason)
+        self.retry_after_seconds = retry_after_seconds

@@ -1,0 +1,94 @@
+"""The tool calls of a run in the log: their start, their effects, their results.
+
+As in lifecycle.py, every write carries the number of the attempt.
+"""
+
+from msgspec import Struct
+
+from quarterdeck.db.database import Connection, Database
+from quarterdeck.events import log as events
+from quarterdeck.events.model import NewEvent
+from quarterdeck.events.notifications import announce_events
+from quarterdeck.runs import calls_store as store
+from quarterdeck.runs import lifecycle_store
+from quarterdeck.runs.actions import records as actions
+from quarterdeck.runs.actions.model import CallAction, RememberedTool
+from quarterdeck.runs.lifecycle import Lease, Superseded
+from quarterdeck.sandbox.manifest import FileChanges
+from quarterdeck.session_files import records as workspace_files
+
+
+class CallStates(Struct, frozen=True):
+    """What is known about a call of the last answer."""
+
+    # The last attempt that started each call.
+    started: dict[str, int]
+    # Of this call only: their answers hold up to a megabyte each.
+    actions: list[CallAction]
+    remembered: frozenset[RememberedTool]
+
+
+async def states(connection: Connection, lease: Lease, step: int, call_id: str) -> CallStates:
+    return CallStates(
+        await store.started_calls(connection, lease.session_id, lease.run_id),
+        await actions.actions_of_call(connection, lease.run_id, step, call_id),
+        await actions.remembered_tools(connection, lease.session_id),
+    )
+
+
+async def append(database: Database, lease: Lease, entry: NewEvent) -> None:
+    """Stores an event that is no progress of the run. If the connection is lost during the commit, the outcome is
+    unknown."""
+
+    async def work(connection: Connection) -> None:
+        await events.lock_session(connection, lease.session_id)
+        if not await store.hold(connection, lease.run_id, lease.attempt):
+            raise Superseded
+        await _log(connection, lease, entry)
+
+    await database.transaction(work, repeatable=False)
+
+
+async def record_start(database: Database, lease: Lease, entry: NewEvent) -> None:
+    """Stores the start of a call by this attempt, unless it is stored."""
+
+    async def work(connection: Connection) -> None:
+        await events.lock_session(connection, lease.session_id)
+        if not await store.hold(connection, lease.run_id, lease.attempt):
+            raise Superseded
+        started = await store.started_calls(connection, lease.session_id, lease.run_id)
+        if started.get(entry.data["call_id"]) != lease.attempt:
+            await _log(connection, lease, entry)
+
+    await database.transaction(work, repeatable=True)
+
+
+async def record_result(
+    database: Database, lease: Lease, entry: NewEvent, changes: FileChanges | None = None
+) -> int | None:
+    """Stores the result of a call of the last answer, unless it is stored, together with the files that the call
+    changed. Their contents and the images of the result are in the store already.
+
+    Returns the new revision of the files. If it is not the next one after the revision of the caller's folder, an input
+    has added files meanwhile. None: the caller does not know whether its folder has the stored files, because there
+    are no changes, or because the result was stored before, possibly by this call.
+
+    Raises PathConflict, and stores nothing, if an input has added a file that the changes do not fit to."""
+
+    async def work(connection: Connection) -> int | None:
+        await events.lock_session(connection, lease.session_id)
+        if not await lifecycle_store.count_progress(connection, lease.run_id, lease.attempt):
+            raise Superseded
+        if await store.has_result(connection, lease.session_id, lease.run_id, entry.data["call_id"]):
+            return None
+        await _log(connection, lease, entry)
+        if images := entry.data.get("images"):
+            await workspace_files.keep_contents(connection, lease.session_id, [image["sha256"] for image in images])
+        return None if changes is None else await workspace_files.apply_changes(connection, lease.session_id, changes)
+
+    return await database.transaction(work, repeatable=True)
+
+
+async def _log(connection: Connection, lease: Lease, entry: NewEvent) -> None:
+    await events.append(connection, lease.session_id, lease.run_id, [entry])
+    await announce_events(connection, [lease.session_id])

@@ -1,0 +1,397 @@
+"""The life of a run: begin, take inputs, record steps, wait, finish, fail, hand back, cancel.
+
+Each function is one transaction: it locks the session, then reads, then writes. No transaction is open while the model
+works. Every write carries the number of the attempt, so that a worker whose run was taken over can no longer write.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+
+from quarterdeck.core import errors, metrics, tracing
+from quarterdeck.core.ids import new_id
+from quarterdeck.core.settings import ActionSettings, RunSettings
+from quarterdeck.db.database import Connection, Database
+from quarterdeck.events import log as events
+from quarterdeck.events.model import EventType, NewEvent
+from quarterdeck.events.notifications import announce_events, announcing
+from quarterdeck.runs import conversation_store
+from quarterdeck.runs import lifecycle_store as store
+from quarterdeck.runs import store as run_store
+from quarterdeck.runs.actions import records as actions
+from quarterdeck.runs.actions.model import ActionState, NewAction, ReachedLimit
+from quarterdeck.runs.lifecycle_store import BeginVerdict
+from quarterdeck.runs.model import ENTRY_BYTES, Entry, Input, RunEnded, RunSetup, RunState, StepUsage
+from quarterdeck.webhooks import outbox
+from quarterdeck.webhooks.model import WebhookEvent
+
+
+class Superseded(Exception):
+    """This attempt has lost the run: it was cancelled or taken over by another worker. Nothing was written."""
+
+
+class LimitReached(Exception):
+    """A limit of cost or tokens is reached. Nothing was written."""
+
+    def __init__(self, reached: ReachedLimit, stopped: ActionState | None) -> None:
+        """`stopped`: the state of the action that ends the run. None: the run may wait for a higher limit."""
+        super().__init__(reached)
+        self.reached = reached
+        self.stopped = stopped
+
+
+class Lease(Struct, frozen=True):
+    """The right of one attempt to drive a run. It ends when another attempt begins."""
+
+    run_id: UUID
+    session_id: UUID
+    workspace_id: UUID
+    attempt: int
+    steps: int
+    tokens: int
+    # Age of the run when this attempt began, without the time that it waited.
+    seconds: float
+    setup: RunSetup
+    # Of the inputs that the attempt took when it began, as counted by `taken_bytes`.
+    input_bytes: int = 0
+    # The limit that was reached when the attempt began. Only for runs that had stored no step.
+    reached: tuple[ReachedLimit, ActionState | None] | None = None
+
+    @property
+    def key(self) -> store.RunKey:
+        return store.RunKey(self.run_id, self.session_id, self.workspace_id, self.attempt)
+
+
+def taken_bytes(inputs: Sequence[Input]) -> int:
+    """What inputs cost of the budget of a step."""
+    return sum(one.text_bytes + ENTRY_BYTES for one in inputs)
+
+
+def overdue(settings: RunSettings) -> str:
+    return f"The run took longer than {settings.max_seconds:g} seconds."
+
+
+# Each time the session has been changed meanwhile, or another worker has begun the run.
+_BEGIN_TRIES = 10
+
+# The setup of a run of this session that begins now.
+ResolveSetup = Callable[[Connection, UUID], Awaitable[RunSetup]]
+
+
+async def begin(
+    database: Database, run_id: UUID, settings: RunSettings, resolve_setup: ResolveSetup, *, again: bool
+) -> Lease | None:
+    """Starts an attempt and takes waiting inputs, so that a run that fails at once has consumed some of its inputs and
+    does not pass them all on for ever. None: there is nothing to do, or the workspace has too many active runs.
+    `again`: the same worker ended the last attempt in good order, so it does not count as a crash."""
+    for _ in range(_BEGIN_TRIES):
+        found = await database.read(partial(store.find, run_id=run_id))
+        if found is None:
+            return None
+        new = await _new_setup(database, found, resolve_setup) if found.setup is None else None
+        setup = found.setup if new is None else new.setup
+        assert setup is not None
+        begin_attempt = partial(
+            store.begin, run_id=run_id, settings=settings, started=_started(setup), new=new, counted=not again
+        )
+        begun = await database.statement(announcing(begin_attempt, found.session_id), repeatable=True)
+        if begun is None:
+            return None
+        if begun.verdict is not BeginVerdict.CHANGED:
+            return await _begun(database, run_id, found, begun, setup, settings)
+    raise errors.locked()
+
+
+async def _new_setup(database: Database, found: store.FoundRun, resolve_setup: ResolveSetup) -> store.NewSetup:
+    async def read(connection: Connection) -> RunSetup:
+        return await resolve_setup(connection, found.session_id)
+
+    async def follow_agent(connection: Connection) -> RunSetup:
+        # The session stores what it has from its agent.
+        await events.lock_session(connection, found.session_id)
+        return await resolve_setup(connection, found.session_id)
+
+    if found.follows_agent:
+        setup = await database.transaction(follow_agent, repeatable=True)
+    else:
+        setup = await database.read(read)
+    return store.NewSetup(setup, found.revision)
+
+
+async def _begun(
+    database: Database,
+    run_id: UUID,
+    found: store.FoundRun,
+    begun: store.BegunRun,
+    setup: RunSetup,
+    settings: RunSettings,
+) -> Lease | None:
+    if begun.verdict is BeginVerdict.BEGUN:
+        return Lease(
+            run_id,
+            found.session_id,
+            found.workspace_id,
+            begun.attempt,
+            begun.steps,
+            begun.tokens,
+            begun.seconds,
+            setup,
+            begun.input_bytes,
+            begun.reached,
+        )
+    reason = f"Its worker ended {begun.barren_attempts} times in a row before a step was stored."
+    if begun.verdict is BeginVerdict.OVERDUE:
+        # Before inputs are taken: those that wait start the next run.
+        reason = overdue(settings)
+
+    async def work(connection: Connection) -> None:
+        await events.lock_session(connection, found.session_id)
+        run = (run_id, found.session_id, found.workspace_id, begun.attempt)
+        await _fail(connection, run, begun.state, reason)
+
+    with suppress(Superseded):
+        await database.transaction(work, repeatable=True)
+        metrics.run_ended(RunState.FAILED)
+    return None
+
+
+def _started(setup: RunSetup) -> dict[str, Any]:
+    used = {"model": setup.model, "settings": setup.settings, "skills": setup.skills, "agent": setup.agent}
+    started: dict[str, Any] = msgspec.to_builtins(used)
+    trace_id = tracing.trace_id()
+    return started if trace_id is None else started | {"trace_id": trace_id}
+
+
+async def traceparent(database: Database, run_id: UUID) -> str | None:
+    """The span of the request that started the run. None: it was not traced."""
+    return await database.read(partial(store.traceparent, run_id=run_id))
+
+
+async def entries(database: Database, lease: Lease, budget_bytes: int) -> tuple[list[Entry], int]:
+    """The newest part of the conversation, and the number of older turns that were left out."""
+    read = partial(conversation_store.conversation, session_id=lease.session_id, budget_bytes=budget_bytes)
+    return await database.read(read)
+
+
+async def take(database: Database, lease: Lease, step: int, budget_bytes: int) -> list[Input]:
+    """Takes the oldest inputs that wait, until they use up the budget. They count as consumed. Called before each step:
+    raises LimitReached if the step must not begin."""
+
+    async def work(connection: Connection) -> list[Input]:
+        await events.lock_session(connection, lease.session_id)
+        found = await store.reached_limit(connection, lease.run_id)
+        if found is not None:
+            raise LimitReached(*found)
+        if budget_bytes <= 0:
+            return []
+        return await _take(connection, lease, step, budget_bytes)
+
+    return await database.transaction(work, repeatable=False)
+
+
+async def record(
+    database: Database, lease: Lease, entries: Sequence[NewEvent], used: StepUsage, *, finish: bool = False
+) -> bool:
+    """Stores a step: the events of an answer of the model, and what it used. `finish`: ends the run in the same
+    transaction. False: the run goes on, because it was not to be ended, or an input was accepted at the last moment, or
+    webhooks are to be told (see `finish`)."""
+    record_step = partial(store.record_step, run=lease.key, used=used, events=entries, finish=finish)
+    recorded = await database.statement(announcing(record_step, lease.session_id), repeatable=False)
+    if recorded is None:
+        raise Superseded
+    is_finished = recorded is store.Recorded.FINISHED
+    if is_finished:
+        metrics.run_ended(RunState.SUCCEEDED)
+    return is_finished
+
+
+async def wait(database: Database, lease: Lease, new: Sequence[NewAction], settings: ActionSettings) -> None:
+    """Ends the attempt: the run waits until these actions have answers. It has no job and leaves its place."""
+
+    async def work(connection: Connection) -> None:
+        await events.lock_session(connection, lease.session_id)
+        if not await store.wait(connection, lease.run_id, lease.attempt):
+            raise Superseded
+        await actions.open_actions(
+            connection,
+            session_id=lease.session_id,
+            run_id=lease.run_id,
+            workspace_id=lease.workspace_id,
+            new=new,
+            settings=settings,
+        )
+        await store.unpark_next(connection, lease.workspace_id)
+
+    await database.transaction(work, repeatable=True)
+
+
+async def finish(database: Database, lease: Lease) -> bool:
+    """Ends the run. False if an input was accepted at the last moment: then the run continues."""
+
+    async def work(connection: Connection) -> bool:
+        await events.lock_session(connection, lease.session_id)
+        if not await store.finish(connection, lease.key):
+            return False
+        await announce_events(connection, [lease.session_id])
+        await _notify_webhooks(connection, lease.workspace_id, lease.run_id, WebhookEvent.RUN_SUCCEEDED)
+        return True
+
+    is_finished = await database.transaction(work, repeatable=False)
+    if is_finished:
+        metrics.run_ended(RunState.SUCCEEDED)
+    return is_finished
+
+
+async def fail(database: Database, lease: Lease, reason: str, *, refused: bool = False) -> None:
+    """Ends the run with a reason. Inputs that it has not consumed start the next run, in the same transaction.
+    `refused`: the provider refused the request, so later runs leave out the turns after the last stored answer."""
+
+    async def work(connection: Connection) -> None:
+        await events.lock_session(connection, lease.session_id)
+        run = (lease.run_id, lease.session_id, lease.workspace_id, lease.attempt)
+        # Not a queued one: the run may have waited and been answered since this attempt ended.
+        await _fail(connection, run, RunState.RUNNING, reason, refused=refused)
+
+    await database.transaction(work, repeatable=True)
+    metrics.run_ended(RunState.FAILED)
+
+
+async def hand_back(database: Database, lease: Lease, reason: str, *, pause_seconds: float = 0) -> None:
+    """Puts a running run back into the queue for any worker, with the steps that it has stored. It is not started
+    again before the pause is over."""
+
+    async def work(connection: Connection) -> None:
+        await events.lock_session(connection, lease.session_id)
+        if not await store.give_back(connection, lease.run_id, lease.attempt):
+            raise Superseded
+        if pause_seconds > 0:
+            await store.enqueue_after(connection, lease.session_id, lease.run_id, pause_seconds)
+        else:
+            await store.enqueue(connection, lease.session_id, lease.run_id)
+        await _log(connection, lease, NewEvent(EventType.RUN_REQUEUED, {"reason": reason}))
+        await store.unpark_next(connection, lease.workspace_id)
+
+    await database.transaction(work, repeatable=True)
+
+
+async def cancel(connection: Connection, run_id: UUID, session_id: UUID, workspace_id: UUID) -> list[UUID]:
+    """Cancels a run and returns the ids of the inputs that it had not consumed. Part of the caller's transaction."""
+    await events.lock_session(connection, session_id)
+    discarded = await _cancel(connection, run_id, session_id, workspace_id)
+    if discarded is None:
+        return []
+    await _start_others(connection, session_id, workspace_id)
+    return discarded
+
+
+async def interrupt(connection: Connection, session_id: UUID, workspace_id: UUID) -> UUID | None:
+    """Cancels the active run, if there is one, and returns its id. The caller holds the session's lock and starts a run
+    in the same transaction: pending runs wait for the end of that one."""
+    run_id = await store.active_of(connection, session_id)
+    if run_id is not None:
+        await _cancel(connection, run_id, session_id, workspace_id)
+        await store.unpark_next(connection, workspace_id)
+    return run_id
+
+
+async def _cancel(connection: Connection, run_id: UUID, session_id: UUID, workspace_id: UUID) -> list[UUID] | None:
+    """None if the run has ended before."""
+    ends = await store.cancel(connection, run_id)
+    if ends is None:
+        return None
+    await actions.cancel_actions(connection, run_id, workspace_id)
+    discarded = await store.discard_waiting(connection, session_id, run_id, ends, "The run was cancelled.")
+    data = {"discarded_input_ids": [str(input_id) for input_id in discarded]}
+    await events.append(connection, session_id, run_id, [NewEvent(EventType.RUN_CANCELLED, data)])
+    await _after_cancellation(connection, run_id, workspace_id)
+    await announce_events(connection, [session_id])
+    return discarded
+
+
+async def cancel_all(connection: Connection, session_id: UUID, workspace_id: UUID) -> None:
+    """Cancels the active run and the pending ones. For the deletion of the session, which holds its lock. The log goes
+    with the session: runs add nothing to it."""
+    for run_id in await store.unfinished_of(connection, session_id):
+        await store.cancel(connection, run_id)
+        await actions.cancel_actions(connection, run_id, workspace_id)
+        await _after_cancellation(connection, run_id, workspace_id)
+        await store.unpark_next(connection, workspace_id)
+
+
+async def _after_cancellation(connection: Connection, run_id: UUID, workspace_id: UUID) -> None:
+    """The worker is told by the abort of its job. Later writes of it are refused."""
+    # Before the commit, which is the caller's: if that fails, the run is counted too often.
+    metrics.run_ended(RunState.CANCELLED)
+    await store.abort_jobs(connection, run_id)
+    await _notify_webhooks(connection, workspace_id, run_id, WebhookEvent.RUN_CANCELLED)
+
+
+async def _start_others(connection: Connection, session_id: UUID, workspace_id: UUID) -> None:
+    """After the end of a run: its session starts the next pending one, unless a run is active, and a parked run of its
+    workspace gets the free place."""
+    await store.start_pending(connection, session_id)
+    await store.unpark_next(connection, workspace_id)
+
+
+async def _take(connection: Connection, lease: Lease, step: int, budget_bytes: int) -> list[Input]:
+    inputs = await store.waiting(connection, lease.run_id, budget_bytes)
+    more = taken_bytes(inputs) >= budget_bytes
+    if not await store.mark_taken(connection, lease.run_id, lease.attempt, inputs, more=more):
+        raise Superseded
+    if inputs:
+        await store.log_consumed(connection, lease.session_id, lease.run_id, step, inputs)
+        await announce_events(connection, [lease.session_id])
+    return inputs
+
+
+async def _fail(
+    connection: Connection, run: tuple[UUID, UUID, UUID, int], state: str, reason: str, *, refused: bool = False
+) -> None:
+    run_id, session_id, workspace_id, attempt = run
+    failed = await store.fail(connection, run_id, attempt, state, reason)
+    if failed is None:
+        raise Superseded
+    if refused:
+        await store.leave_out_refused(connection, session_id, run_id)
+    last_input, consumed_through = failed
+    next_run_id = new_id() if last_input > consumed_through else None
+    data: dict[str, Any] = {"reason": reason} | ({} if next_run_id is None else {"next_run_id": str(next_run_id)})
+    data |= {"refused_by_provider": True} if refused else {}
+    await events.append(connection, session_id, run_id, [NewEvent(EventType.RUN_FAILED, data)])
+    await _notify_webhooks(connection, workspace_id, run_id, WebhookEvent.RUN_FAILED)
+    if next_run_id is not None:
+        await store.continue_in(connection, run_id, next_run_id)
+        await store.enqueue(connection, session_id, next_run_id)
+    await _start_others(connection, session_id, workspace_id)
+    await announce_events(connection, [session_id])
+
+
+async def _notify_webhooks(connection: Connection, workspace_id: UUID, run_id: UUID, event: WebhookEvent) -> None:
+    wanting = await outbox.subscribers(connection, workspace_id, event)
+    if not wanting:
+        return
+    run = await run_store.get(connection, workspace_id, run_id)
+    assert run is not None
+    ended = RunEnded(
+        run_id=run.id,
+        session_id=run.session_id,
+        workspace_id=workspace_id,
+        state=run.state,
+        failure=run.failure,
+        steps=run.steps,
+        usage=run.usage,
+        created_at=run.created_at,
+        started_at=run.started_at,
+        finished_at=run.finished_at,
+    )
+    await outbox.add_deliveries(connection, wanting, event, run_id, ended)
+
+
+async def _log(connection: Connection, lease: Lease, *entries: NewEvent) -> None:
+    await events.append(connection, lease.session_id, lease.run_id, entries)
+    await announce_events(connection, [lease.session_id])

@@ -1,0 +1,395 @@
+"""The rows of runs. Callers hold the lock of the session (`events.log.lock_session`), unless a function takes it.
+
+Every write of a worker carries its `attempt`: a worker that was replaced can no longer write.
+"""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import astuple
+from psycopg.types.json import Jsonb
+
+from quarterdeck.core.settings import RunSettings
+from quarterdeck.db.database import Connection
+from quarterdeck.events.model import NewEvent
+from quarterdeck.runs.actions.model import ActionState, LimitScope, ReachedLimit
+from quarterdeck.runs.model import ENTRY_BYTES, Input, RunSetup, StepUsage, attachments_of
+
+_DISCARD_BATCH = 500
+
+_FIND = """
+SELECT r.session_id, r.workspace_id, r.setup, s.agent_id IS NOT NULL, s.revision
+FROM runs r JOIN sessions s ON s.id = r.session_id WHERE r.id = %s AND r.state IN ('queued', 'running')
+"""
+_TRACEPARENT = "SELECT traceparent FROM runs WHERE id = %s"
+# See db/functions/attempts.sql.
+_BEGIN = """
+SELECT verdict, state, attempt, barren_attempts, steps, tokens, seconds, input_bytes, limit_scope, limit_name,
+       limit_maximum, limit_used, limit_stopped
+FROM begin_attempt(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+"""
+_ACTIVE_OF = "SELECT id FROM runs WHERE session_id = %s AND state IN ('queued', 'running', 'waiting')"
+_UNFINISHED_OF = """
+SELECT id FROM runs WHERE session_id = %s AND state IN ('queued', 'running', 'waiting')
+UNION ALL
+SELECT id FROM runs WHERE session_id = %s AND state = 'pending'
+"""
+_START_PENDING = "SELECT start_pending_run(%s)"
+_WAITING = "SELECT event_id, input_id, content, attachments, copy_of FROM waiting_inputs(%s, %s, %s)"
+# NULL in place of an event's id: no input is left.
+_TAKE = """
+UPDATE runs
+SET consumed_through = coalesce(%s::bigint, last_input), inputs_consumed = inputs_consumed + %s,
+    unconsumed_bytes = CASE WHEN %s::bigint < last_input THEN greatest(unconsumed_bytes - %s, 0) ELSE 0 END,
+    updated_at = clock_timestamp()
+WHERE id = %s AND attempt = %s AND state = 'running'
+"""
+_CONSUME = """
+INSERT INTO session_events (session_id, run_id, type, data, input_event_id)
+SELECT %s, %s, 'input.consumed', jsonb_build_object('input_id', taken.input_id, 'step', %s::integer), taken.event_id
+FROM unnest(%s::text[], %s::bigint[]) AS taken (input_id, event_id) ORDER BY taken.event_id
+"""
+# Returns the ids of the inputs only: their texts may be large. Other runs may own inputs in the same range. Withdrawn
+# inputs are discarded already. LIMIT 1 instead of EXISTS: one look into the index for each input, whatever else the
+# session has.
+_DISCARD = """
+WITH waiting AS (
+    SELECT e.id, e.data->>'input_id' AS input_id FROM session_events e
+    WHERE e.session_id = %s AND e.id > %s AND e.id <= %s AND e.type = 'input.accepted'
+      AND e.run_id = ANY (SELECT unnest(takes_over || id) FROM runs WHERE id = %s)
+      AND (
+          SELECT d.id FROM session_events d
+          WHERE d.session_id = e.session_id AND d.data->>'input_id' = e.data->>'input_id'
+            AND d.type LIKE 'input.%%' AND d.type = 'input.discarded' LIMIT 1
+      ) IS NULL
+    ORDER BY e.id LIMIT %s
+), discarded AS (
+    INSERT INTO session_events (session_id, run_id, type, data)
+    SELECT %s, %s, 'input.discarded', jsonb_build_object('input_id', input_id, 'reason', %s::text)
+    FROM waiting ORDER BY id
+)
+SELECT id, input_id FROM waiting ORDER BY id
+"""
+# The first limit of the run that is reached. Reads a few rows by their keys if there is no limit.
+_REACHED_LIMIT = "SELECT scope, limit_name, maximum, used, stopped FROM reached_limit(%s)"
+_PROGRESS = """
+UPDATE runs SET barren_attempts = 0, updated_at = clock_timestamp()
+WHERE id = %s AND attempt = %s AND state = 'running'
+"""
+_STEP = "SELECT record_step(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+_WAIT = """
+UPDATE runs
+SET state = 'waiting', waiting_since = clock_timestamp(), barren_attempts = 0, updated_at = clock_timestamp()
+WHERE id = %s AND attempt = %s AND state = 'running'
+"""
+_FINISH = "SELECT finish_run(%s, %s, %s, %s, true)"
+_FAIL = """
+UPDATE runs
+SET state = 'failed', failure = %s, setup = NULL, mcp_tools = NULL, finished_at = clock_timestamp(),
+    updated_at = clock_timestamp()
+WHERE id = %s AND attempt = %s AND state = %s
+RETURNING last_input, consumed_through
+"""
+# The run, and those that were cancelled or failed since the last answer of the session: the refused request contained
+# their inputs and results too.
+_LEAVE_OUT_REFUSED = """
+UPDATE runs SET unanswered_left_out = true
+WHERE id = %s OR id IN (
+    SELECT e.run_id FROM session_events e
+    WHERE e.session_id = %s AND e.type IN ('input.consumed', 'tool.result') AND e.id > coalesce((
+        SELECT m.id FROM session_events m WHERE m.session_id = %s AND m.type = 'message' ORDER BY m.id DESC LIMIT 1
+    ), 0)
+)
+"""
+_CANCEL = """
+UPDATE runs
+SET state = 'cancelled', parked = false, waiting_since = NULL, setup = NULL, mcp_tools = NULL,
+    finished_at = clock_timestamp(),
+    waited_seconds = waited_seconds + greatest(extract(epoch FROM clock_timestamp() - waiting_since)::float8, 0),
+    updated_at = clock_timestamp()
+WHERE id = %s AND state IN ('pending', 'queued', 'running', 'waiting')
+RETURNING last_input, consumed_through
+"""
+_GIVE_BACK = """
+UPDATE runs SET state = 'queued', barren_attempts = greatest(barren_attempts - 1, 0), updated_at = clock_timestamp()
+WHERE id = %s AND attempt = %s AND state = 'running'
+"""
+# Names only those runs whose inputs still wait, so that the list does not grow with each failure.
+_CONTINUE_IN = """
+INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, inputs_accepted, unconsumed_bytes,
+                  first_input, api_key_id, traceparent, takes_over)
+SELECT %s, r.session_id, r.workspace_id, 'queued', r.last_input, r.consumed_through,
+       r.inputs_accepted - r.inputs_consumed, r.unconsumed_bytes, r.consumed_through + 1, r.api_key_id, r.traceparent,
+       ARRAY(
+           SELECT DISTINCT e.run_id FROM session_events e
+           WHERE e.session_id = r.session_id AND e.id > r.consumed_through AND e.id <= r.last_input
+             AND e.type = 'input.accepted' AND e.run_id = ANY (r.takes_over || r.id)
+       )
+FROM runs r WHERE r.id = %s
+"""
+_ENQUEUE = "SELECT enqueue_run(%s, %s)"
+_ENQUEUE_AFTER = "SELECT enqueue_run_after(%s, %s, %s)"
+_UNPARK = "SELECT unpark_next_run(%s)"
+_ABORT_JOBS = """
+SELECT jobs.procrastinate_cancel_job_v1(id, true, true)
+FROM jobs.procrastinate_jobs WHERE queueing_lock = %s AND status IN ('todo', 'doing')
+"""
+
+
+class RunKey(Struct, frozen=True):
+    """A run as one attempt writes to it."""
+
+    run_id: UUID
+    session_id: UUID
+    workspace_id: UUID
+    attempt: int
+
+
+class FoundRun(Struct, frozen=True):
+    session_id: UUID
+    workspace_id: UUID
+    # None: no attempt has begun, or an earlier release began it.
+    setup: RunSetup | None
+    follows_agent: bool
+    # Of the session.
+    revision: int
+
+
+class NewSetup(Struct, frozen=True):
+    """The setup of a run that has none, and the revision of the session that it was made from."""
+
+    setup: RunSetup
+    revision: int
+
+
+class BeginVerdict(StrEnum):
+    BEGUN = "begun"
+    BARREN = "barren"
+    OVERDUE = "overdue"
+    CHANGED = "changed"
+
+
+class BegunRun(Struct, frozen=True):
+    """The columns of begin_attempt()."""
+
+    verdict: BeginVerdict
+    # Before.
+    state: str
+    attempt: int
+    barren_attempts: int
+    steps: int
+    tokens: int
+    seconds: float
+    input_bytes: int
+    reached: tuple[ReachedLimit, ActionState | None] | None
+
+
+async def find(connection: Connection, run_id: UUID) -> FoundRun | None:
+    """None: it is not active, or it waits."""
+    row = await (await connection.execute(_FIND, (run_id,))).fetchone()
+    if row is None:
+        return None
+    session_id, workspace_id, setup, follows_agent, revision = row
+    return FoundRun(session_id, workspace_id, msgspec.convert(setup, RunSetup | None), follows_agent, revision)
+
+
+async def traceparent(connection: Connection, run_id: UUID) -> str | None:
+    row = await (await connection.execute(_TRACEPARENT, (run_id,))).fetchone()
+    return None if row is None else row[0]
+
+
+async def begin(
+    connection: Connection,
+    run_id: UUID,
+    settings: RunSettings,
+    started: dict[str, Any],
+    new: NewSetup | None,
+    *,
+    counted: bool,
+) -> BegunRun | None:
+    """Takes the lock of the session itself. `started`: what the log says about the start, but for the attempt. `new`:
+    None if the run has a setup. `counted`: whether the attempt counts as barren until it stores a step."""
+    values = (
+        run_id,
+        int(counted),
+        settings.barren_attempts,
+        settings.max_seconds,
+        settings.active_per_workspace,
+        settings.step_input_bytes,
+        ENTRY_BYTES,
+        Jsonb(started),
+        *_setup_values(new),
+    )
+    row = await (await connection.execute(_BEGIN, values)).fetchone()
+    if row is None:
+        return None
+    verdict, state, attempt, barren_attempts, steps, tokens, seconds, input_bytes, *limit = row
+    reached = None if limit[0] is None else _limit_of(*limit)
+    return BegunRun(
+        BeginVerdict(verdict), state, attempt, barren_attempts, steps, tokens, seconds, input_bytes, reached
+    )
+
+
+def _setup_values(new: NewSetup | None) -> tuple[Jsonb | None, UUID | None, int | None, int | None]:
+    if new is None:
+        return None, None, None, None
+    agent = new.setup.agent
+    used = (None, None) if agent is None else (agent.agent_id, agent.version)
+    return Jsonb(msgspec.to_builtins(new.setup)), *used, new.revision
+
+
+async def active_of(connection: Connection, session_id: UUID) -> UUID | None:
+    row = await (await connection.execute(_ACTIVE_OF, (session_id,))).fetchone()
+    return None if row is None else row[0]
+
+
+async def unfinished_of(connection: Connection, session_id: UUID) -> list[UUID]:
+    """The active run and the pending ones."""
+    rows = await (await connection.execute(_UNFINISHED_OF, (session_id, session_id))).fetchall()
+    return [run_id for (run_id,) in rows]
+
+
+async def start_pending(connection: Connection, session_id: UUID) -> None:
+    """Starts the oldest pending run if no run is active."""
+    await connection.execute(_START_PENDING, (session_id,))
+
+
+async def waiting(connection: Connection, run_id: UUID, budget_bytes: int) -> list[Input]:
+    """The oldest inputs that are not consumed, up to the one that uses up the budget."""
+    values = (run_id, budget_bytes, ENTRY_BYTES)
+    rows = await (await connection.execute(_WAITING, values)).fetchall()
+    return [
+        Input(event_id, input_id, text, attachments_of(attached), copy_of)
+        for event_id, input_id, text, attached, copy_of in rows
+    ]
+
+
+async def mark_taken(
+    connection: Connection, run_id: UUID, attempt: int, inputs: Sequence[Input], *, more: bool
+) -> bool:
+    """`more`: other inputs may wait behind these."""
+    through = inputs[-1].event_id if more else None
+    values = (through, len(inputs), through, sum(one.text_bytes for one in inputs), run_id, attempt)
+    return (await connection.execute(_TAKE, values)).rowcount == 1
+
+
+async def log_consumed(
+    connection: Connection, session_id: UUID, run_id: UUID, step: int, inputs: Sequence[Input]
+) -> None:
+    values = (session_id, run_id, step, [one.id for one in inputs], [one.event_id for one in inputs])
+    await connection.execute(_CONSUME, values)
+
+
+async def discard_waiting(
+    connection: Connection, session_id: UUID, run_id: UUID, ends: tuple[int, int], reason: str
+) -> list[UUID]:
+    """Logs the inputs that the run has not consumed as discarded and returns their ids. `ends`: see `cancel`.
+
+    In batches: even if each input has the maximum size, a statement stays below its timeout."""
+    last_input, after = ends
+    found: list[UUID] = []
+    while True:
+        values = (session_id, after, last_input, run_id, _DISCARD_BATCH, session_id, run_id, reason)
+        rows = await (await connection.execute(_DISCARD, values)).fetchall()
+        found += [UUID(input_id) for _, input_id in rows]
+        if len(rows) < _DISCARD_BATCH:
+            return found
+        after = rows[-1][0]
+
+
+async def reached_limit(connection: Connection, run_id: UUID) -> tuple[ReachedLimit, ActionState | None] | None:
+    """With the state of the action that ends the run at this limit. None: it may wait for a higher limit."""
+    row = await (await connection.execute(_REACHED_LIMIT, (run_id,))).fetchone()
+    return None if row is None else _limit_of(*row)
+
+
+def _limit_of(
+    scope: str, limit: Any, maximum: Decimal, used: Decimal, stopped: str | None
+) -> tuple[ReachedLimit, ActionState | None]:
+    number = int if limit == "max_tokens" else float
+    reached = ReachedLimit(LimitScope(scope), limit, number(maximum), number(used))
+    return reached, None if stopped is None else ActionState(stopped)
+
+
+async def count_progress(connection: Connection, run_id: UUID, attempt: int) -> bool:
+    """False if this attempt has lost the run."""
+    return (await connection.execute(_PROGRESS, (run_id, attempt))).rowcount == 1
+
+
+class Recorded(StrEnum):
+    RECORDED = "recorded"
+    FINISHED = "finished"
+
+
+async def record_step(
+    connection: Connection, run: RunKey, used: StepUsage, events: Sequence[NewEvent], *, finish: bool
+) -> Recorded | None:
+    """Takes the lock of the session itself. Adds a step to the run and to the usage of the day. `finish`: ends the run
+    too, if it can. None: this attempt has lost the run."""
+    tokens = (used.input_tokens, used.cached_tokens, used.output_tokens)
+    values = (*astuple(run), used.model, *tokens, used.cost_usd, Jsonb([_stored(event) for event in events]), finish)
+    row = await (await connection.execute(_STEP, values)).fetchone()
+    assert row is not None
+    return None if row[0] is None else Recorded(row[0])
+
+
+def _stored(event: NewEvent) -> dict[str, Any]:
+    stored = {"type": event.type, "data": event.data}
+    return stored if event.record is None else stored | {"record": event.record}
+
+
+async def finish(connection: Connection, run: RunKey) -> bool:
+    """False: an input is not consumed, or this attempt has lost the run."""
+    row = await (await connection.execute(_FINISH, astuple(run))).fetchone()
+    return row is not None and row[0] is not None
+
+
+async def wait(connection: Connection, run_id: UUID, attempt: int) -> bool:
+    return (await connection.execute(_WAIT, (run_id, attempt))).rowcount == 1
+
+
+async def fail(connection: Connection, run_id: UUID, attempt: int, state: str, reason: str) -> tuple[int, int] | None:
+    """The columns last_input and consumed_through, or None if this attempt has lost the run."""
+    row = await (await connection.execute(_FAIL, (reason, run_id, attempt, state))).fetchone()
+    return None if row is None else (row[0], row[1])
+
+
+async def leave_out_refused(connection: Connection, session_id: UUID, run_id: UUID) -> None:
+    """The model no longer sees what was consumed since the last answer, of which the provider refused some part."""
+    await connection.execute(_LEAVE_OUT_REFUSED, (run_id, session_id, session_id))
+
+
+async def cancel(connection: Connection, run_id: UUID) -> tuple[int, int] | None:
+    """The columns last_input and consumed_through, or None if the run has ended before."""
+    row = await (await connection.execute(_CANCEL, (run_id,))).fetchone()
+    return None if row is None else (row[0], row[1])
+
+
+async def give_back(connection: Connection, run_id: UUID, attempt: int) -> bool:
+    return (await connection.execute(_GIVE_BACK, (run_id, attempt))).rowcount == 1
+
+
+async def continue_in(connection: Connection, run_id: UUID, next_run_id: UUID) -> None:
+    """Adds a run with the inputs that the old one has not consumed."""
+    await connection.execute(_CONTINUE_IN, (next_run_id, run_id))
+
+
+async def enqueue(connection: Connection, session_id: UUID, run_id: UUID) -> None:
+    await connection.execute(_ENQUEUE, (session_id, run_id))
+
+
+async def enqueue_after(connection: Connection, session_id: UUID, run_id: UUID, pause_seconds: float) -> None:
+    await connection.execute(_ENQUEUE_AFTER, (session_id, run_id, pause_seconds))
+
+
+async def unpark_next(connection: Connection, workspace_id: UUID) -> None:
+    await connection.execute(_UNPARK, (workspace_id,))
+
+
+async def abort_jobs(connection: Connection, run_id: UUID) -> None:
+    await connection.execute(_ABORT_JOBS, (str(run_id),))

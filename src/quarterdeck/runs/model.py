@@ -1,0 +1,249 @@
+"""Inputs and runs."""
+
+from collections.abc import Hashable
+from decimal import Decimal
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+import msgspec
+from msgspec import Meta, Struct
+
+from quarterdeck.core.actors import Credential
+from quarterdeck.core.text_types import Moment, Text
+from quarterdeck.models.model import Attachment, ModelOptions, ToolSpec
+from quarterdeck.sandbox.manifest import WorkspaceKind
+
+# Counted for each entry besides its text: what a turn costs a model, and the memory of many small ones.
+ENTRY_BYTES = 32
+# Of the entry of a result: the model does not get it, or it has only the beginning and the end.
+RESULT_LEFT_OUT, RESULT_CUT = "left_out", "cut"
+
+
+class Delivery(StrEnum):
+    STEER = "steer"
+    QUEUE = "queue"
+    INTERRUPT = "interrupt"
+
+
+# omit_defaults: the Idempotency-Key of an input with none of the later fields has the fingerprint of earlier releases.
+class InputEvent(Struct, frozen=True, omit_defaults=True):
+    text: Text
+    type: Literal["input"]
+    delivery: Annotated[
+        Delivery,
+        Meta(
+            description="What happens while a run is active. `steer`: the input goes to that run. `queue`: it gets a "
+            "run of its own, which is `pending` until the active run and the pending runs before it have ended. "
+            "`interrupt`: the active run is cancelled, and the input starts a run at once, before pending runs."
+        ),
+    ] = Delivery.STEER
+    attachments: Annotated[
+        list[UUID],
+        Meta(
+            description="Ids of uploaded files, without repetitions. The model gets texts, images and PDFs. All are in "
+            "the workspace of the session, under `attachments/`. A session without a workspace takes only files that "
+            "its model takes."
+        ),
+    ] = []
+
+
+class AttachmentRequest(Struct, frozen=True, kw_only=True):
+    """For the SQL function find_attachments(), which checks the files of an input."""
+
+    file_ids: list[UUID]
+    # Used by sessions that name no model.
+    default_model: str
+    # What the models of each provider take, as patterns of LIKE.
+    media_types: dict[str, list[str]]
+    workspace_bytes: int
+    workspace_files: int
+
+
+class Outcome(StrEnum):
+    NEW_RUN = "new_run"
+    STEERED = "steered"
+
+
+class SubmitKindBody(Struct, frozen=True):
+    outcome: Outcome
+    run_id: UUID
+
+
+class Submission(Struct, frozen=True, eq=False):
+    """One input on its way to the database."""
+
+    credential: Credential
+    session_id: UUID
+    workspace_id: UUID | None
+    text: str
+    idempotency_key: str | None
+    # None without an Idempotency-Key.
+    fingerprint: bytes | None
+    # Whose share of the queue it uses: the workspace of the caller.
+    owner: Hashable
+    attachments: AttachmentRequest | None = None
+    # Of the request. None: it is not traced.
+    traceparent: str | None = None
+
+    @property
+    def text_bytes(self) -> int:
+        return len(self.text) if self.text.isascii() else len(self.text.encode())
+
+
+class Verdict(StrEnum):
+    ACCEPTED = "accepted"
+    REPLAYED = "replayed"
+    UNAUTHORIZED = "unauthorized"
+    NOT_FOUND = "not_found"
+    FORBIDDEN = "forbidden"
+    CONFLICT = "conflict"
+    ARCHIVED = "archived"
+    # Another transaction holds the session. Only calls that do not wait for locks return this.
+    LOCKED = "locked"
+    # The active run has as many inputs waiting as it may have.
+    FULL = "full"
+    # About its attachments. The body says which file.
+    UNKNOWN_FILE = "unknown_file"
+    UNSUPPORTED_FILE = "unsupported_file"
+    WORKSPACE_FULL = "workspace_full"
+
+
+class Submitted(Struct, frozen=True):
+    """The decision of the database about one submission. `body` is the encoded SubmitKindBody, or says more about a
+    refusal."""
+
+    verdict: Verdict
+    body: bytes | None
+    api_key_id: UUID | None
+
+
+class RunState(StrEnum):
+    # Waits for the end of the session's active run. It is not active and has no job.
+    PENDING = "pending"
+    QUEUED = "queued"
+    RUNNING = "running"
+    # Waits for answers to its actions. It is active and has no job.
+    WAITING = "waiting"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Usage(Struct, frozen=True):
+    input_tokens: int
+    cached_tokens: Annotated[int, Meta(description="Part of input_tokens.")]
+    output_tokens: int
+    cost_usd: Annotated[float | None, Meta(description="null: the price of the model is unknown.")]
+
+
+class StepUsage(Struct, frozen=True, kw_only=True):
+    """What one step used, to be stored."""
+
+    model: str
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    cost_usd: Decimal | None
+
+
+class UsedAgent(Struct, frozen=True):
+    agent_id: UUID
+    version: int
+
+
+class RunBody(Struct, frozen=True, kw_only=True):
+    id: UUID
+    session_id: UUID
+    state: RunState
+    model: Annotated[str | None, Meta(description="The model that it uses. null: it has not started.")]
+    agent: Annotated[
+        UsedAgent | None, Meta(description="The version that it uses. null: none, or the run has not started.")
+    ]
+    attempts: Annotated[int, Meta(description="Number of attempts by workers.")]
+    steps: Annotated[int, Meta(description="Number of stored model responses.")]
+    inputs_accepted: int
+    inputs_consumed: int
+    usage: Usage
+    waiting_for: Annotated[list[UUID], Meta(description="The open actions of the run.")]
+    waited_seconds: Annotated[float, Meta(description="How long it has waited for answers to its actions in total.")]
+    failure: Annotated[str | None, Meta(description="Why the run failed. null: it did not.")]
+    created_at: Moment
+    started_at: Moment | None
+    finished_at: Moment | None
+
+
+class CancelledRunBody(RunBody, frozen=True, kw_only=True):
+    discarded_input_ids: Annotated[list[UUID], Meta(description="Inputs that the run had not consumed.")]
+
+
+class RunPage(Struct, frozen=True):
+    items: list[RunBody]
+    next_cursor: UUID | None
+
+
+class UsedSkill(Struct, frozen=True):
+    skill_id: UUID
+    # In the frontmatter of this version.
+    name: str
+    version: int
+
+
+class RunSetup(Struct, frozen=True, kw_only=True):
+    """What a run uses in all its attempts, whatever changes after the first one has begun."""
+
+    model: str
+    settings: ModelOptions
+    instructions: str | None
+    skills: list[UsedSkill]
+    client_tools: list[ToolSpec]
+    # Runs of earlier releases had none of these.
+    workspace: WorkspaceKind = WorkspaceKind.NONE
+    agent: UsedAgent | None = None
+    mcp_servers: list[UUID] = []
+    output_schema: dict[str, Any] | None = None
+
+
+class Entry(Struct, frozen=True):
+    """An event of the log as a run reads it, with the provider's record."""
+
+    run_id: UUID | None
+    type: str
+    data: dict[str, Any]
+    record: Any
+    # Of a consumed input. Of a summary: not None if turns after it were not read. Of a result: see RESULT_….
+    text: str | None = None
+
+
+class Input(Struct, frozen=True):
+    # Of the event input.accepted.
+    event_id: int
+    id: str
+    text: str
+    attachments: tuple[Attachment, ...] = ()
+    # The input that a retry has repeated. None: it was sent by a caller.
+    copy_of: str | None = None
+
+    @property
+    def text_bytes(self) -> int:
+        return len(self.text.encode())
+
+
+def attachments_of(stored: Any) -> tuple[Attachment, ...]:
+    """From the data of an event. None: it has none."""
+    return () if stored is None else msgspec.convert(stored, tuple[Attachment, ...])
+
+
+class RunEnded(Struct, frozen=True, kw_only=True):
+    """The `data` of a webhook about a run."""
+
+    run_id: UUID
+    session_id: UUID
+    workspace_id: UUID
+    state: RunState
+    failure: str | None
+    steps: int
+    usage: Usage
+    created_at: Moment
+    started_at: Moment | None
+    finished_at: Moment | None

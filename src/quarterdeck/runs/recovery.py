@@ -1,0 +1,37 @@
+"""Repairs the job queue: finds runs without a job, jobs without a worker, jobs without an active run, and pending runs
+of sessions without an active run.
+
+It compares the current state of both tables. So a lost notification or a killed worker has no effect for longer than
+one round.
+"""
+
+from quarterdeck.db.database import Connection, Database
+from quarterdeck.runs import recovery_store as store
+
+
+async def recover(database: Database, lease_seconds: float, active_per_workspace: int | None) -> None:
+    """Safe to run in all workers at once: rows that another worker has locked are skipped."""
+
+    async def replace_lost(connection: Connection) -> None:
+        await store.prune_workers(connection, lease_seconds)
+        await store.replace_lost_jobs(connection)
+
+    # Apart from the above: its time grows with the number of queued runs.
+    async def compare(connection: Connection) -> None:
+        await store.delete_spent_jobs(connection)
+        await store.add_missing_jobs(connection)
+        await store.start_parked_runs(connection, active_per_workspace)
+
+    await database.transaction(replace_lost, repeatable=True)
+    await database.transaction(compare, repeatable=True)
+    # Apart from the above: it holds the locks of sessions.
+    await database.transaction(store.start_pending_runs, repeatable=True)
+
+
+async def sweep_jobs(database: Database, days: int, batch: int) -> int:
+    """Deletes jobs that ended and are still in the queue. `days`: the retention of the server."""
+
+    async def delete(connection: Connection) -> int:
+        return await store.delete_ended_jobs(connection, days, batch)
+
+    return await database.in_batches(delete, batch)

@@ -1,0 +1,148 @@
+"""Makes a folder have the files of a manifest: what is missing or different is written, what is too much is removed."""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import timedelta
+from itertools import groupby, islice
+
+from msgspec import Struct
+
+from quarterdeck.blobs.blob_store import BlobStore
+from quarterdeck.blobs.model import PIECE_BYTES
+from quarterdeck.sandbox.beneath import descriptor, make_folders, own
+from quarterdeck.sandbox.manifest import FileKind, ManifestFile, StoredFile
+from quarterdeck.sandbox.path_rules import parents_of_all
+from quarterdeck.sandbox.scan import EPOCH, Changed, Known, make_writable, open_parts, remove, signature_of
+
+# Contents that are fetched at the same time.
+_FETCHES = 8
+# Files that a thread writes before it takes others.
+_PART = 50
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class DamagedContent(Exception):
+    """The store has another content than the manifest says."""
+
+
+class Target(Struct, frozen=True):
+    folder: int
+    # The user who gets the files. None: the user of the worker.
+    owner: int | None
+    blobs: BlobStore
+    stopped: Callable[[], bool]
+
+
+def checkout(target: Target, wanted: list[ManifestFile], known: dict[str, Known]) -> dict[str, Known]:
+    """`known`: all files that are in the folder. Returns those that are in it now. After an exception the folder must
+    not be used."""
+    by_path = {file.path: file for file in wanted}
+    kept = {path: one for path, one in known.items() if path in by_path and _is_same(one.file, by_path[path])}
+    for path in sorted(known.keys() - kept.keys(), reverse=True):
+        _remove(target.folder, path)
+    missing = [file for file in wanted if file.path not in kept]
+    _remove_emptied(target.folder, known.keys() - kept.keys(), by_path)
+    # Folders first, one after the other. Then every file is independent of the others.
+    for folder in sorted(parents_of_all(file.path for file in missing)):
+        os.close(make_folders(target.folder, folder, target.owner))
+    with ThreadPoolExecutor(_FETCHES) as threads:
+        for written in threads.map(lambda part: _write_part(target, part), _parts(missing)):
+            kept |= written
+    return kept
+
+
+def _parts(files: list[ManifestFile]) -> Iterator[list[ManifestFile]]:
+    """Files of one folder, which is opened once for all of them. Not too many, so that all threads have work."""
+    for _, in_folder in groupby(files, lambda file: file.path.rpartition("/")[0]):
+        while part := list(islice(in_folder, _PART)):
+            yield part
+
+
+def _is_same(one: StoredFile, other: ManifestFile) -> bool:
+    return one == _stored(other)
+
+
+def _remove(folder: int, path: str) -> None:
+    above, _, name = path.rpartition("/")
+    with descriptor(_open_writable(folder, above)) as parent:
+        remove(parent, name)
+
+
+def _remove_emptied(folder: int, removed: set[str], wanted: dict[str, ManifestFile]) -> None:
+    """Folders whose files are all removed, unless the manifest has them as empty folders."""
+    for path in sorted(parents_of_all(removed), reverse=True):
+        above, _, name = path.rpartition("/")
+        if path in wanted and wanted[path].kind is FileKind.FOLDER:
+            continue
+        # It has other files, or is gone already.
+        with suppress(OSError, Changed), descriptor(_open_writable(folder, above)) as parent:
+            os.rmdir(name, dir_fd=parent)
+
+
+def _open_writable(folder: int, path: str) -> int:
+    opened = open_parts(folder, path)
+    make_writable(opened)
+    return opened
+
+
+def _write_part(target: Target, part: list[ManifestFile]) -> dict[str, Known]:
+    written: dict[str, Known] = {}
+    with descriptor(_open_writable(target.folder, part[0].path.rpartition("/")[0])) as parent:
+        for file in part:
+            if target.stopped():
+                raise InterruptedError
+            written[file.path] = _write(target, file, parent)
+    return written
+
+
+def _write(target: Target, file: ManifestFile, parent: int) -> Known:
+    name = file.path.rpartition("/")[2]
+    if file.kind is FileKind.FOLDER:
+        with suppress(FileExistsError):
+            os.mkdir(name, dir_fd=parent)
+        own(parent, name, file.mode, target.owner)
+    elif file.kind is FileKind.LINK:
+        assert file.target is not None
+        os.symlink(file.target, name, dir_fd=parent)
+        if target.owner is not None:
+            os.chown(name, target.owner, target.owner, dir_fd=parent, follow_symlinks=False)
+    else:
+        _write_content(target, file, parent, name)
+    time_ns = (file.modified_at - EPOCH) // timedelta(microseconds=1) * 1000
+    os.utime(name, ns=(time_ns, time_ns), dir_fd=parent, follow_symlinks=False)
+    return Known(_stored(file), signature_of(os.stat(name, dir_fd=parent, follow_symlinks=False)))
+
+
+def _write_content(target: Target, file: ManifestFile, parent: int, name: str) -> None:
+    assert file.sha256 is not None
+    assert file.generation is not None
+    digest = hashlib.sha256()
+    with (
+        target.blobs.open(file.sha256, file.generation) as source,
+        os.fdopen(os.open(name, _CREATE, 0o600, dir_fd=parent), "wb") as content,
+    ):
+        while piece := source.read(PIECE_BYTES):
+            if target.stopped():
+                raise InterruptedError
+            digest.update(piece)
+            content.write(piece)
+        if target.owner is not None:
+            os.fchown(content.fileno(), target.owner, target.owner)
+        os.fchmod(content.fileno(), file.mode)
+    if digest.hexdigest() != file.sha256:
+        raise DamagedContent(file.path)
+
+
+def _stored(file: ManifestFile) -> StoredFile:
+    return StoredFile(
+        path=file.path,
+        kind=file.kind,
+        sha256=file.sha256,
+        bytes=file.bytes,
+        mode=file.mode,
+        target=file.target,
+        modified_at=file.modified_at,
+    )

@@ -1,0 +1,23 @@
+"""The files of a session's workspace: request and response bodies."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from quarterdeck.core.text_types import Moment
+from quarterdeck.sandbox.manifest import FileKind
+
+
+class SessionFileBody(Struct, frozen=True, kw_only=True):
+    path: Annotated[str, Meta(description="Relative to the workspace, with `/` between its parts.")]
+    kind: Annotated[FileKind, Meta(description="Folders are listed only while they are empty.")]
+    bytes: int
+    mode: Annotated[int, Meta(ge=0, le=0o777, description="Permission bits, as a decimal number: 420 is 0644.")]
+    sha256: Annotated[str | None, Meta(description="Of the content, in hex. null: it is not a file.")]
+    target: Annotated[str | None, Meta(description="Of a link, relative to its folder. null: it is not a link.")]
+    modified_at: Moment
+
+
+class SessionFilePage(Struct, frozen=True):
+    items: list[SessionFileBody]
+    next_cursor: str | None

@@ -1,0 +1,64 @@
+"""Operations on the files of a session. Workers change them by records.py."""
+
+from uuid import UUID
+
+from msgspec import Struct
+
+from quarterdeck.auth.access import Access
+from quarterdeck.auth.visibility import visible_session
+from quarterdeck.core import errors
+from quarterdeck.core.actors import Permission, Principal
+from quarterdeck.core.call import Call
+from quarterdeck.core.pages import PathPageRequest
+from quarterdeck.db.database import Connection
+from quarterdeck.sandbox.manifest import FileKind, Manifest, ManifestFile
+from quarterdeck.session_files import rules, store
+from quarterdeck.session_files.model import SessionFilePage
+
+
+class TitledManifest(Struct, frozen=True):
+    title: str | None
+    manifest: Manifest
+
+
+async def list_session_files(
+    access: Access, call: Call[None], session_id: UUID, request: PathPageRequest, prefix: str
+) -> SessionFilePage:
+    async def show(connection: Connection, _: Principal, __: UUID) -> SessionFilePage:
+        items = await store.page(connection, session_id, request.after, prefix, request.limit + 1)
+        is_last = len(items) <= request.limit
+        items = items[: request.limit]
+        return SessionFilePage(items, None if is_last else items[-1].path)
+
+    lookup = visible_session(call.workspace_id, session_id, own_token=True)
+    return await access.read(call, lookup, Permission.WORKSPACE_READ, show)
+
+
+async def find_session_file(access: Access, call: Call[None], session_id: UUID, path: str) -> ManifestFile:
+    """The file at a path, or at the end of its links. Links are followed in the manifest only."""
+
+    async def show(connection: Connection, _: Principal, __: UUID) -> ManifestFile:
+        found = await store.get(connection, session_id, path)
+        if found is None or found.kind is FileKind.LINK:
+            target = rules.follow_links(path, await store.links(connection, session_id))
+            found = None if target is None else await store.get(connection, session_id, target)
+        if found is None or found.kind is not FileKind.FILE:
+            raise errors.not_found("file")
+        return found
+
+    lookup = visible_session(call.workspace_id, session_id, own_token=True)
+    return await access.read(call, lookup, Permission.WORKSPACE_READ, show)
+
+
+async def read_session_files(access: Access, call: Call[None], session_id: UUID) -> TitledManifest:
+    """One snapshot of all files."""
+
+    async def show(connection: Connection, _: Principal, __: UUID) -> TitledManifest:
+        title = await store.title(connection, session_id)
+        manifest = await store.manifest(connection, session_id)
+        if manifest is None:
+            raise errors.not_found("session")
+        return TitledManifest(title, manifest)
+
+    lookup = visible_session(call.workspace_id, session_id, own_token=True)
+    return await access.read(call, lookup, Permission.WORKSPACE_READ, show)

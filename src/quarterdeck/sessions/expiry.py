@@ -1,0 +1,134 @@
+"""Retention of sessions: events, actions and runs by the age of the run, and the files of sessions that are not used.
+
+Nothing here waits for a session that is in use: it is looked at again in the next round.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from datetime import UTC, datetime
+from uuid import UUID
+
+from msgspec import Struct
+
+from quarterdeck.core.ids import LOWEST_ID
+from quarterdeck.core.retention import RetentionDays
+from quarterdeck.db.database import Connection, Database
+from quarterdeck.session_files import records as workspace_files
+from quarterdeck.sessions import expiry_store as store
+from quarterdeck.sessions.expiry_store import Expired
+
+# Sessions that are looked for with one statement.
+_PAGE = 500
+# Of one transaction. It keeps the sessions locked that it has emptied, so it is short.
+_MAX_ROWS = 1000
+_MAX_SECONDS = 0.3
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class DeletedLogs(Struct, frozen=True):
+    events: int = 0
+    runs: int = 0
+
+
+async def expire_logs(database: Database, workspace_id: UUID, retention: RetentionDays) -> DeletedLogs:
+    """`retention`: of this workspace. With `run_days` it has `event_days`, which are no longer."""
+    event_days, run_days = retention.event_days, retention.run_days
+    deleted = DeletedLogs()
+    if event_days is None:
+        return deleted
+    searches = [_with_old_inputs(database, workspace_id, event_days), _old_forks(database, workspace_id, event_days)]
+    if run_days is not None:
+        searches.append(_with_old_runs(database, workspace_id, run_days))
+    for search in searches:
+        async for session_ids in search:
+            expired = await _expire(database, session_ids, event_days, run_days)
+            deleted = DeletedLogs(deleted.events + expired.events, deleted.runs + expired.runs)
+    return deleted
+
+
+async def expire_files(database: Database, days: int | None, shortest_days: int) -> int:
+    """Deletes the files of sessions in which no run was active. `days`: the retention of the server, or None.
+    `shortest_days`: of all workspaces. Returns the number of files."""
+    deleted = 0
+    after = LOWEST_ID
+    while True:
+
+        async def find(connection: Connection, after: UUID = after) -> tuple[list[UUID], list[UUID]]:
+            found = await store.with_files(connection, after, shortest_days, _PAGE)
+            return found, await store.idle(connection, found, days)
+
+        found, idle = await database.read(find)
+        for session_id in idle:
+            deleted += await _clear(database, session_id, days)
+        if len(found) < _PAGE:
+            return deleted
+        after = found[-1]
+
+
+async def _clear(database: Database, session_id: UUID, days: int | None) -> int:
+    async def work(connection: Connection) -> int:
+        if not await store.lock(connection, session_id):
+            return 0
+        # Again, with the lock: a run may have begun.
+        if not await store.idle(connection, [session_id], days):
+            return 0
+        return await workspace_files.clear(connection, session_id)
+
+    return await database.transaction(work, repeatable=True)
+
+
+async def _expire(database: Database, session_ids: Sequence[UUID], event_days: int, run_days: int | None) -> Expired:
+    events = runs = done = 0
+    while done < len(session_ids):
+
+        async def work(connection: Connection, done: int = done) -> Expired:
+            return await store.expire(connection, session_ids[done:], event_days, run_days, _MAX_ROWS, _MAX_SECONDS)
+
+        expired = await database.transaction(work, repeatable=True)
+        events, runs, done = events + expired.events, runs + expired.runs, done + expired.sessions_done
+    return Expired(events, runs, done)
+
+
+async def _with_old_inputs(database: Database, workspace_id: UUID, days: int) -> AsyncIterator[list[UUID]]:
+    after = (_EPOCH, 0)
+    while True:
+
+        async def find(connection: Connection, after: tuple[datetime, int] = after) -> list[tuple[UUID, datetime, int]]:
+            return await store.with_old_inputs(connection, workspace_id, after, days, _PAGE)
+
+        found = await database.read(find)
+        yield _distinct(session_id for session_id, _, _ in found)
+        if len(found) < _PAGE:
+            return
+        after = found[-1][1:]
+
+
+async def _with_old_runs(database: Database, workspace_id: UUID, days: int) -> AsyncIterator[list[UUID]]:
+    after = LOWEST_ID
+    while True:
+
+        async def find(connection: Connection, after: UUID = after) -> list[tuple[UUID, UUID]]:
+            return await store.with_old_runs(connection, workspace_id, after, days, _PAGE)
+
+        found = await database.read(find)
+        yield _distinct(session_id for session_id, _ in found)
+        if len(found) < _PAGE:
+            return
+        after = found[-1][1]
+
+
+async def _old_forks(database: Database, workspace_id: UUID, days: int) -> AsyncIterator[list[UUID]]:
+    after = LOWEST_ID
+    while True:
+
+        async def find(connection: Connection, after: UUID = after) -> list[tuple[UUID, bool]]:
+            return await store.old_forks(connection, workspace_id, after, days, _PAGE)
+
+        found = await database.read(find)
+        yield [session_id for session_id, has_events in found if has_events]
+        if len(found) < _PAGE:
+            return
+        after = found[-1][0]
+
+
+def _distinct(session_ids: Iterable[UUID]) -> list[UUID]:
+    return list(dict.fromkeys(session_ids))

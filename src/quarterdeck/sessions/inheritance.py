@@ -1,0 +1,75 @@
+"""How a session follows its agent: which fields are its own, and what the others become. No I/O."""
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from quarterdeck.agents.configuration import AgentConfiguration, AgentReference, ConfigurationField, Limits
+from quarterdeck.core import errors
+from quarterdeck.models.model import NO_OPTIONS
+from quarterdeck.sessions.model import ChangeSessionBody, CreateSessionBody, ListedSession, SessionBody
+
+# A run reads these from its session at each step. It has kept the other fields since it began.
+_USED_BY_ACTIVE_RUN = {ConfigurationField.LIMITS, ConfigurationField.TOOL_POLICY}
+
+
+def given_fields(body: CreateSessionBody | ChangeSessionBody) -> set[ConfigurationField]:
+    return {field for field in ConfigurationField if getattr(body, field) is not UNSET}
+
+
+def chosen(body: CreateSessionBody, agent: AgentConfiguration) -> AgentConfiguration:
+    """What a new session starts with. A field of the body replaces the agent's as a whole."""
+    values = {field.value: getattr(body, field) for field in given_fields(body)}
+    if "settings" in values:
+        values["settings"] = values["settings"] or NO_OPTIONS
+    if "limits" in values:
+        values["limits"] = msgspec.convert(msgspec.to_builtins(values["limits"]), Limits)
+    return replace(agent, **values)
+
+
+def inherited(agent: AgentConfiguration, overrides: Collection[ConfigurationField]) -> dict[str, Any]:
+    """The values of the fields that follow the agent. If its workspace is the default of the server, the session keeps
+    the one that it got when it was created."""
+    values = {field.value: getattr(agent, field) for field in ConfigurationField if field not in overrides}
+    if agent.workspace is None:
+        values.pop("workspace", None)
+    return values
+
+
+def inherited_summary(agent: AgentConfiguration, session: ListedSession) -> dict[str, Any]:
+    """Of the fields that lists show."""
+    values = inherited(agent, session.overrides)
+    return {name: values[name] for name in ("model", "settings", "skills") if name in values}
+
+
+def check_inherit(change: ChangeSessionBody, *, has_agent: bool) -> None:
+    if not change.inherit:
+        return
+    if not has_agent:
+        raise errors.invalid("inherit is for sessions with an agent.")
+    if both := given_fields(change).intersection(change.inherit):
+        raise errors.invalid(f"{min(both)} is set and also named in inherit.")
+
+
+def changed_overrides(session: SessionBody, change: ChangeSessionBody) -> list[ConfigurationField]:
+    """For a session that has an agent after the change."""
+    return sorted((given_fields(change) | set(session.overrides)) - set(change.inherit or ()))
+
+
+def stored(session: SessionBody, after: SessionBody, change: ChangeSessionBody) -> SessionBody:
+    """The changed session as it is stored. `session`: as it is stored now. Fields that the change does not touch keep
+    what was stored, since the active run still uses some of it: the agent may have changed after the run began. The
+    next run stores what the session has from its agent then."""
+    if change.agent is None:
+        return after
+    kept = set(ConfigurationField) if change.agent is UNSET else _USED_BY_ACTIVE_RUN
+    kept = kept - given_fields(change).union(change.inherit or ())
+    return replace(after, **{field.value: getattr(session, field) for field in kept})
+
+
+def reference(session: SessionBody | ListedSession) -> AgentReference | None:
+    """The version that the session uses now."""
+    return None if session.agent is None else AgentReference(session.agent.agent_id, session.agent.current_version)

@@ -1,0 +1,223 @@
+"""Sessions: request and response bodies."""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+from uuid import UUID
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from quarterdeck.agents.configuration import (
+    AgentConfiguration,
+    AgentReference,
+    ClientTools,
+    ConfigurationField,
+    Instructions,
+    Limits,
+    McpServers,
+    Model,
+    OutputSchema,
+    SessionSkill,
+    SessionWorkspace,
+    SetLimits,
+    Skills,
+    ToolPolicy,
+)
+from quarterdeck.core.actors import ActorBody
+from quarterdeck.core.text_types import Line, Moment
+from quarterdeck.models.model import MaxOutputTokens, ModelOptions, ReasoningEffort, Temperature
+from quarterdeck.runs.model import RunState, Usage
+
+Title = Line | None
+
+
+class CreateSessionBody(Struct, frozen=True):
+    title: Annotated[
+        Title, Meta(description="null: the first line of the first input becomes the title when its run begins.")
+    ] = None
+    # UNSET: an agent, if there is one, sets what is left out. The Idempotency-Key of a body without the fields that
+    # earlier releases did not have must have the fingerprint of these releases: see rules.with_earlier_fields.
+    model: Model | UnsetType = UNSET
+    instructions: Instructions | UnsetType = UNSET
+    skills: Skills | UnsetType = UNSET
+    settings: ModelOptions | UnsetType | None = UNSET
+    tool_policy: ToolPolicy | UnsetType = UNSET
+    client_tools: ClientTools | UnsetType = UNSET
+    limits: SetLimits | UnsetType = UNSET
+    workspace: Annotated[
+        SessionWorkspace | UnsetType,
+        Meta(description="The default is a setting of the server, otherwise `sandbox` if it has one."),
+    ] = UNSET
+    agent: Annotated[
+        AgentReference | UnsetType | None,
+        Meta(description="The session follows this agent in all fields that are left out. null: no agent."),
+    ] = UNSET
+    mcp_servers: McpServers | UnsetType = UNSET
+    output_schema: OutputSchema | UnsetType = UNSET
+
+
+class ChangeSettings(Struct, frozen=True):
+    """What is left out stays as it is. null: the provider's default."""
+
+    temperature: Temperature | UnsetType | None = UNSET
+    max_output_tokens: MaxOutputTokens | UnsetType | None = UNSET
+    reasoning_effort: ReasoningEffort | UnsetType | None = UNSET
+
+
+class ChangeSessionBody(Struct, frozen=True):
+    """Changes only the given fields."""
+
+    title: Title | UnsetType = UNSET
+    model: Model | UnsetType = UNSET
+    instructions: Instructions | UnsetType = UNSET
+    skills: Skills | UnsetType = UNSET
+    settings: ChangeSettings | UnsetType = UNSET
+    tool_policy: ToolPolicy | UnsetType = UNSET
+    client_tools: ClientTools | UnsetType = UNSET
+    limits: SetLimits | UnsetType = UNSET
+    workspace: Annotated[
+        SessionWorkspace | UnsetType, Meta(description="For the next run. The files are kept with `none`, too.")
+    ] = UNSET
+    agent: Annotated[
+        AgentReference | UnsetType | None,
+        Meta(
+            description="The session follows this agent from now on, except in the fields of `overrides`. null: no "
+            "agent; all fields keep their current values."
+        ),
+    ] = UNSET
+    inherit: Annotated[
+        Annotated[list[ConfigurationField], Meta(max_length=100)] | UnsetType,
+        Meta(description="Fields that follow the agent again. A field that is set does not follow it any more."),
+    ] = UNSET
+    mcp_servers: McpServers | UnsetType = UNSET
+    output_schema: OutputSchema | UnsetType = UNSET
+    archived: Annotated[
+        bool | UnsetType,
+        Meta(description="An archived session accepts no input. It stays readable and can be unarchived."),
+    ] = UNSET
+
+
+class ForkSessionBody(Struct, frozen=True):
+    before_event_id: Annotated[
+        Annotated[int, Meta(ge=1, le=2**63 - 1)] | None,
+        Meta(description="The first event of the log that is not copied. By default the whole log is."),
+    ] = None
+
+
+class ForkedFrom(Struct, frozen=True):
+    session_id: Annotated[UUID, Meta(description="The origin. It may have been deleted since.")]
+    event_id: Annotated[int | None, Meta(description="Its first event that was not copied. null: all were.")]
+
+
+class SessionAgent(Struct, frozen=True):
+    """The agent of a session."""
+
+    agent_id: UUID
+    version: Annotated[
+        int | None, Meta(description="The pinned version. null: the default version of the agent, or its latest.")
+    ]
+    name: str
+    current_version: Annotated[int, Meta(description="The version that a run would use now.")]
+
+
+class SessionSummary(Struct, frozen=True, kw_only=True):
+    """A session but for its instructions, which may be long."""
+
+    id: UUID
+    workspace_id: UUID
+    title: str | None
+    model: str | None
+    effective_model: Annotated[str, Meta(description="`model`, or the default model of the server.")]
+    settings: ModelOptions
+    skills: list[SessionSkill]
+    agent: Annotated[SessionAgent | None, Meta(description="null: the session has all its settings itself.")]
+    overrides: Annotated[
+        list[ConfigurationField],
+        Meta(description="The fields that do not follow the agent, sorted by name. Empty without an agent."),
+    ]
+    created_at: Moment
+    created_by: ActorBody
+    archived_at: Moment | None
+    revision: Annotated[
+        int,
+        Meta(ge=1, description="Number of changes, without those of its agent. The ETag is derived from it."),
+    ]
+
+
+class NewSession(Struct, frozen=True, kw_only=True):
+    """A session to be stored. The columns always hold what the session uses, also what it has from its agent."""
+
+    title: str | None
+    # Its workspace is set.
+    configuration: AgentConfiguration
+    agent: AgentReference | None = None
+    overrides: list[ConfigurationField] = []
+
+
+class StoredSettings(Struct, frozen=True, kw_only=True):
+    """What a run that begins needs of its session. The skills are read apart, if there are any."""
+
+    workspace_id: UUID
+    configuration: AgentConfiguration
+    agent: AgentReference | None
+    overrides: list[ConfigurationField]
+    has_skills: bool
+
+
+class SessionBody(SessionSummary, frozen=True, kw_only=True):
+    instructions: str | None
+    tool_policy: ToolPolicy
+    client_tools: ClientTools
+    limits: Limits
+    workspace: SessionWorkspace
+    mcp_servers: McpServers
+    output_schema: OutputSchema
+    usage: Annotated[Usage, Meta(description="Tokens of all its runs. Changes without a new revision.")]
+    forked_from: Annotated[ForkedFrom | None, Meta(description="null: it is not a fork.")]
+
+
+def configuration_of(session: SessionBody) -> AgentConfiguration:
+    return AgentConfiguration(**{field.value: getattr(session, field) for field in ConfigurationField})
+
+
+class ActiveRun(Struct, frozen=True):
+    id: UUID
+    state: Literal["queued", "running", "waiting"]
+
+
+class LastRun(Struct, frozen=True):
+    id: UUID
+    state: RunState
+
+
+class ListedSession(SessionSummary, frozen=True, kw_only=True):
+    active_run: Annotated[ActiveRun | None, Meta(description="The active run. null: none.")]
+    last_run: Annotated[LastRun | None, Meta(description="The active run, otherwise the newest. null: none yet.")]
+    forked_from: Annotated[ForkedFrom | None, Meta(description="null: it is not a fork.")]
+    last_activity_at: Annotated[Moment, Meta(description="Time of the last event, or of its creation.")]
+
+
+class SearchIn(StrEnum):
+    TITLES = "titles"
+    CONVERSATIONS = "conversations"
+
+
+class SessionPage(Struct, frozen=True):
+    items: list[ListedSession]
+    next_cursor: UUID | None
+
+
+class LogEntry(Struct, frozen=True):
+    """An event of the origin without its content."""
+
+    id: int
+    run_id: UUID | None
+    type: str
+    # Of a consumed or discarded input: the event input.accepted. None: it is missing.
+    accepted_id: int | None
+    # As stored, perhaps compressed.
+    stored_bytes: int
+    run_is_active: bool
+    # Of the run: the model no longer sees what it consumed after its last answer.
+    unanswered_left_out: bool
+    # Of a consumed input: it was dropped later.
+    is_dropped: bool

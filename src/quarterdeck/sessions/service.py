@@ -1,0 +1,352 @@
+"""Operations on sessions."""
+
+from datetime import UTC, datetime
+from typing import TypeVar
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET
+
+from quarterdeck.agents import configuration_rules
+from quarterdeck.agents import service as agents
+from quarterdeck.agents.configuration import AgentConfiguration, ConfigurationField
+from quarterdeck.auth.access import Access, Lookup, visible_workspace
+from quarterdeck.auth.visibility import visible_session
+from quarterdeck.changes.audit.model import ObjectType
+from quarterdeck.changes.perform import Changes, Made
+from quarterdeck.connections.servers import service as mcp_servers
+from quarterdeck.core import errors
+from quarterdeck.core.actors import Permission, Principal
+from quarterdeck.core.call import Answer, Call
+from quarterdeck.core.ids import new_id
+from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.settings import ForkSettings
+from quarterdeck.db.database import Connection, Database
+from quarterdeck.events.log import lock_session
+from quarterdeck.models.catalog import ModelCatalog
+from quarterdeck.models.model import ToolRule
+from quarterdeck.models.output_schema import SchemaChecks
+from quarterdeck.runs import lifecycle
+from quarterdeck.runs.actions import records as actions
+from quarterdeck.runs.model import RunSetup, UsedSkill
+from quarterdeck.sandbox.manifest import WorkspaceKind
+from quarterdeck.session_files import records as workspace_files
+from quarterdeck.sessions import effective, forks, inheritance, rules, search_store, store
+from quarterdeck.sessions.model import (
+    ChangeSessionBody,
+    CreateSessionBody,
+    ForkSessionBody,
+    ListedSession,
+    NewSession,
+    SearchIn,
+    SessionAgent,
+    SessionBody,
+    SessionPage,
+    configuration_of,
+)
+from quarterdeck.sessions.sandbox_offer import SandboxOffer
+from quarterdeck.skills import service as skills
+
+SessionChange = TypeVar("SessionChange", CreateSessionBody, ChangeSessionBody)
+
+# Events deleted per transaction. They hold up to a megabyte each, and a batch must stay below the statement timeout.
+_PURGE_BATCH = 100
+# Events read per transaction, and when it stops early. The words of one text take up to a tenth of a second.
+_BACKFILL_BATCH = 200
+_BACKFILL_SECONDS = 1.0
+
+
+async def create_session(
+    access: Access,
+    changes: Changes,
+    models: ModelCatalog,
+    schemas: SchemaChecks,
+    sandbox: SandboxOffer,
+    call: Call[CreateSessionBody],
+) -> Answer:
+    async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateSessionBody) -> Made:
+        agent = AgentConfiguration()
+        overrides: list[ConfigurationField] = []
+        if body.agent:
+            await agents.check_usable(connection, workspace_id, body.agent)
+            agent = (await agents.used_version(connection, workspace_id, body.agent)).configuration
+            overrides = sorted(inheritance.given_fields(body))
+        await _check_given(connection, models, workspace_id, body, AgentConfiguration())
+        configuration = inheritance.chosen(body, agent)
+        configuration = msgspec.structs.replace(configuration, workspace=sandbox.chosen(configuration.workspace))
+        session = NewSession(
+            title=body.title, configuration=configuration, agent=body.agent or None, overrides=overrides
+        )
+        session_id = new_id()
+        await store.add(connection, session_id, workspace_id, session, principal.user_id)
+        return Made.plain(await effective.existing(connection, models, workspace_id, session_id), session_id)
+
+    call = _with_checked_json(_with_earlier_fields(call))
+    lookup = visible_workspace(call.workspace_id)
+    await _check_schema(access, schemas, call, lookup)
+    return await changes.perform(
+        call,
+        operation="create_session",
+        lookup=lookup,
+        permission=Permission.SESSION_MANAGE,
+        resource=(),
+        about=ObjectType.SESSION,
+        effect=effect,
+    )
+
+
+async def fork_session(
+    changes: Changes, models: ModelCatalog, settings: ForkSettings, call: Call[ForkSessionBody], session_id: UUID
+) -> Answer:
+    async def effect(connection: Connection, principal: Principal, _: UUID, body: ForkSessionBody) -> Made:
+        await prevent_deletion(connection, session_id)
+        origin = await effective.existing(connection, models, principal.workspace_id, session_id)
+        fork_id = await forks.fork(connection, origin, body.before_event_id, principal.user_id, settings)
+        forked = await effective.existing(connection, models, principal.workspace_id, fork_id)
+        return Made.plain(forked, fork_id, session_id=str(session_id), before_event_id=body.before_event_id)
+
+    return await changes.perform(
+        call,
+        operation="fork_session",
+        lookup=visible_session(call.workspace_id, session_id, own_token=False),
+        permission=Permission.SESSION_MANAGE,
+        resource=(session_id,),
+        about=ObjectType.SESSION,
+        effect=effect,
+    )
+
+
+async def list_sessions(
+    access: Access,
+    models: ModelCatalog,
+    call: Call[None],
+    request: PageRequest,
+    *,
+    archived: bool,
+    search: str | None,
+    search_in: SearchIn,
+) -> SessionPage:
+    async def show(connection: Connection, _: Principal, workspace_id: UUID) -> SessionPage:
+        async def fetch(start: UUID, count: int) -> list[ListedSession]:
+            first = request.newest_first
+            if search is not None and search_in is SearchIn.CONVERSATIONS:
+                ids = await search_store.find(
+                    connection, workspace_id, start, count, archived=archived, search=search, newest_first=first
+                )
+                return await store.found(connection, workspace_id, ids, models.default, newest_first=first)
+            return await store.page(
+                connection,
+                workspace_id,
+                start,
+                count,
+                models.default,
+                archived=archived,
+                search=search,
+                newest_first=first,
+            )
+
+        items, next_cursor = await take_page(request, fetch, cursor_must_exist=False)
+        return SessionPage(await effective.listed(connection, models, workspace_id, items), next_cursor)
+
+    return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+
+
+async def get_session(access: Access, models: ModelCatalog, call: Call[None], session_id: UUID) -> SessionBody:
+    async def show(connection: Connection, principal: Principal, _: UUID) -> SessionBody:
+        return await effective.existing(connection, models, principal.workspace_id, session_id)
+
+    lookup = visible_session(call.workspace_id, session_id, own_token=True)
+    return await access.read(call, lookup, Permission.WORKSPACE_READ, show)
+
+
+async def change_session(
+    access: Access,
+    changes: Changes,
+    models: ModelCatalog,
+    schemas: SchemaChecks,
+    sandbox: SandboxOffer,
+    call: Call[ChangeSessionBody],
+    session_id: UUID,
+) -> Answer:
+    """A run keeps what it has read of the session when it began. The tool policy and limits apply at once."""
+
+    async def effect(connection: Connection, principal: Principal, _: UUID, change: ChangeSessionBody) -> Made:
+        stored = await _locked(connection, models, principal.workspace_id, session_id)
+        call.check_unchanged(stored.revision)
+        before = await effective.with_agent(connection, models, stored)
+        own = configuration_of(before)
+        await _check_given(connection, models, principal.workspace_id, change, own)
+        after = rules.changed(before, change, datetime.now(UTC))
+        after = await _with_changed_agent(connection, before, after, change)
+        if after.workspace is not before.workspace:
+            sandbox.check(after.workspace)
+        after = msgspec.structs.replace(after, effective_model=models.effective(after.model))
+        if after != before:
+            after = msgspec.structs.replace(after, revision=before.revision + 1)
+            await store.change(connection, inheritance.stored(stored, after, change))
+        # Also if the session has these values already: it is the newest word about the limits of a run.
+        if replaced := rules.replaced_run_limits(change):
+            await store.forget_raised_limits(connection, principal.workspace_id, session_id, replaced)
+        fields = rules.changed_fields(before, after)
+        return Made(shown=after, kept=after, object_id=session_id, detail={"fields": fields}, changed=after != before)
+
+    call = _with_checked_json(call)
+    lookup = visible_session(call.workspace_id, session_id, own_token=False)
+    await _check_schema(access, schemas, call, lookup)
+    return await changes.perform(
+        call,
+        operation="change_session",
+        lookup=lookup,
+        permission=Permission.SESSION_MANAGE,
+        resource=(session_id,),
+        about=ObjectType.SESSION,
+        effect=effect,
+    )
+
+
+async def delete_session(changes: Changes, models: ModelCatalog, call: Call[None], session_id: UUID) -> Answer:
+    """Deletes the session and cancels its runs. Its log, actions and files are deleted later, by
+    `purge_deleted_sessions`."""
+
+    async def effect(connection: Connection, principal: Principal, _: UUID, __: None) -> Made:
+        session = await _locked(connection, models, principal.workspace_id, session_id)
+        call.check_unchanged(session.revision)
+        await lifecycle.cancel_all(connection, session_id, principal.workspace_id)
+        await store.delete(connection, principal.workspace_id, session_id)
+        return Made(shown=None, kept=None, object_id=session_id)
+
+    return await changes.perform(
+        call,
+        operation="delete_session",
+        lookup=visible_session(call.workspace_id, session_id, own_token=False),
+        permission=Permission.SESSION_MANAGE,
+        resource=(session_id,),
+        about=ObjectType.SESSION,
+        effect=effect,
+    )
+
+
+async def purge_deleted_sessions(database: Database) -> int:
+    """Deletes the logs, actions and files of deleted sessions in batches. Safe to run in several processes at once."""
+    purged = 0
+
+    async def purge(connection: Connection) -> bool | None:
+        session_id = await store.lock_deleted(connection)
+        if session_id is None:
+            return None
+        for purge_rows in (search_store.purge, actions.purge, workspace_files.purge):
+            if await purge_rows(connection, session_id, _PURGE_BATCH) == _PURGE_BATCH:
+                return False
+        return await store.purge(connection, session_id, _PURGE_BATCH)
+
+    while (was_last := await database.transaction(purge, repeatable=True)) is not None:
+        purged += was_last
+    return purged
+
+
+async def backfill_search(database: Database) -> int:
+    """Adds a batch of events from before the search existed. Returns the number of events read: 0 if nothing is left,
+    or another process is doing it."""
+
+    async def backfill(connection: Connection) -> int:
+        return await search_store.backfill(connection, _BACKFILL_BATCH, _BACKFILL_SECONDS)
+
+    return await database.transaction(backfill, repeatable=True)
+
+
+async def prevent_deletion(connection: Connection, session_id: UUID) -> None:
+    """Until the transaction ends. For callers that add rows which refer to the session."""
+    if not await store.prevent_deletion(connection, session_id):
+        raise errors.not_found("session")
+
+
+async def tool_policy(connection: Connection, session_id: UUID) -> dict[str, ToolRule] | None:
+    """None if there is no such session."""
+    return await store.tool_policy(connection, session_id)
+
+
+async def run_setup(connection: Connection, models: ModelCatalog, session_id: UUID) -> RunSetup:
+    """For a run that begins now. The caller holds the session's lock if the session has an agent."""
+    followed = await effective.follow(connection, session_id)
+    configuration = followed.configuration
+    # After the skills of the agent were stored.
+    versions = await skills.of_session(connection, session_id) if followed.has_skills else []
+    return RunSetup(
+        model=models.effective(configuration.model),
+        settings=configuration.settings,
+        instructions=configuration.instructions,
+        skills=[UsedSkill(version.skill_id, version.name, version.version) for version in versions],
+        client_tools=configuration.client_tools,
+        workspace=configuration.workspace or WorkspaceKind.NONE,
+        agent=followed.agent,
+        mcp_servers=configuration.mcp_servers,
+        output_schema=configuration.output_schema,
+    )
+
+
+def _with_checked_json(call: Call[SessionChange]) -> Call[SessionChange]:
+    """Checked before the fingerprint of the body is made, which fails for schemas that are nested too deeply."""
+
+    def read_body() -> SessionChange:
+        body = call.read_body()
+        configuration_rules.check_json(body.client_tools or [], body.output_schema or None)
+        return body
+
+    return msgspec.structs.replace(call, read_body=read_body)
+
+
+async def _check_schema(access: Access, schemas: SchemaChecks, call: Call[SessionChange], lookup: Lookup[UUID]) -> None:
+    await configuration_rules.check_output_schema(
+        access, schemas, call, lookup, Permission.SESSION_MANAGE, lambda body: body.output_schema
+    )
+
+
+def _with_earlier_fields(call: Call[CreateSessionBody]) -> Call[CreateSessionBody]:
+    return msgspec.structs.replace(call, read_body=lambda: rules.with_earlier_fields(call.read_body()))
+
+
+async def _check_given(
+    connection: Connection,
+    models: ModelCatalog,
+    workspace_id: UUID,
+    body: CreateSessionBody | ChangeSessionBody,
+    own: AgentConfiguration,
+) -> None:
+    """Checks the fields that the caller sets. What the session has already may have become unusable and may stay: the
+    provider of a model may have been removed, or a later release has a built-in tool of the same name."""
+    if body.model is not UNSET and body.model != own.model:
+        configuration_rules.check_model(models, body.model)
+    names = {tool.name for tool in own.client_tools}
+    configuration_rules.check_names_free([tool for tool in body.client_tools or [] if tool.name not in names])
+    configuration_rules.check_distinct_skills(body.skills or [])
+    added_skills = [skill for skill in body.skills or [] if skill not in own.skills]
+    await agents.check_skills(connection, workspace_id, added_skills)
+    configuration_rules.check_distinct_servers(body.mcp_servers or [])
+    if added_servers := [one for one in body.mcp_servers or [] if one not in own.mcp_servers]:
+        await mcp_servers.check_exist(connection, workspace_id, added_servers)
+
+
+async def _with_changed_agent(
+    connection: Connection, before: SessionBody, after: SessionBody, change: ChangeSessionBody
+) -> SessionBody:
+    """`after` with the agent and the overrides of the change, and what it then has from the agent."""
+    reference = inheritance.reference(before) if change.agent is UNSET else change.agent
+    inheritance.check_inherit(change, has_agent=reference is not None)
+    if reference is None:
+        return msgspec.structs.replace(after, agent=None, overrides=[])
+    agent = before.agent
+    if change.agent:
+        was_used = agent is not None and agent.agent_id == reference.agent_id
+        await agents.check_usable(connection, before.workspace_id, reference, was_used=was_used)
+    used = await agents.used_version(connection, before.workspace_id, reference)
+    if change.agent:
+        agent = SessionAgent(reference.agent_id, reference.version, used.name, used.version)
+    overrides = inheritance.changed_overrides(before, change)
+    values = inheritance.inherited(used.configuration, overrides)
+    return msgspec.structs.replace(after, agent=agent, overrides=overrides, **values)
+
+
+async def _locked(connection: Connection, models: ModelCatalog, workspace_id: UUID, session_id: UUID) -> SessionBody:
+    """The session as stored, under its lock. It may have been deleted while waiting for the lock."""
+    await lock_session(connection, session_id)
+    return await effective.stored(connection, models, workspace_id, session_id)

@@ -1,0 +1,149 @@
+"""Tools: what a model may call. A tool is one file that returns a `Tool`; worker/agent_loader.py lists them.
+
+Every call gets a result of bounded size. Errors of the model become results, not exceptions.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+from quarterdeck.models.model import ToolSpec
+from quarterdeck.sandbox.manifest import FileChanges
+from quarterdeck.sandbox.refusal import Refusal
+
+
+class Effect(StrEnum):
+    # Changes nothing. May be repeated at any time.
+    READS = "reads"
+    # Changes something of ours.
+    WRITES = "writes"
+    # Changes something elsewhere, or cannot be known to change nothing.
+    EXTERNAL = "external"
+
+
+def _ignore(text: str) -> None:
+    pass
+
+
+class CallContext(Struct, frozen=True):
+    # The same for every try of one call, and unique to the call.
+    key: str
+    # Called with output as it comes, for display only.
+    on_output: Callable[[str], None] = _ignore
+
+
+class NewImage(Struct, frozen=True):
+    data: bytes
+    media_type: str
+
+
+class Output(Struct, frozen=True):
+    """The result of a call, with the files that it changed: both are stored in one transaction, or neither is."""
+
+    text: str
+    changes: FileChanges | None = None
+    images: tuple[NewImage, ...] = ()
+    is_error: bool = False
+
+
+def failed_output(reason: object) -> Output:
+    return Output(f"Error: {reason}", is_error=True)
+
+
+# Raises Refusal if the call had no effect. After any other exception the outcome counts as unknown.
+CarryOut = Callable[[dict[str, Any], CallContext], Awaitable[str | Output]]
+
+
+# In one sentence. None: the arguments match.
+Mismatch = Callable[[dict[str, Any]], Awaitable[str | None]]
+
+
+class Tool(Struct, frozen=True, kw_only=True):
+    spec: ToolSpec
+    effect: Effect
+    # None: the caller of the API carries it out.
+    carry_out: CarryOut | None
+    # Why the arguments of a call cannot be given to the caller. None: the tool checks its arguments itself.
+    mismatch: Mismatch | None = None
+    # Whether two calls with the same key have one effect. True of tools whose only effects are changed files: those of
+    # a call without a stored result are undone.
+    honours_key: bool = False
+    # The policy's default rule for these is a setting. All of a run work in one folder.
+    is_sandboxed: bool = False
+    # Of a tool of an MCP server, in hex. What a person allowed for the session holds for this definition only.
+    definition_sha256: str | None = None
+    # The definition is not a known one, so the policy's `allow` does not hold for it.
+    is_changed: bool = False
+    # Whose tool it is, for those who are asked. Empty: one of ours or of the caller.
+    origin: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def is_repeatable(self) -> bool:
+        return self.effect is Effect.READS or self.honours_key
+
+
+def client_tool(spec: ToolSpec, mismatch: Mismatch | None = None) -> Tool:
+    return Tool(spec=spec, effect=Effect.EXTERNAL, carry_out=None, mismatch=mismatch)
+
+
+class Toolbox:
+    """The tools of one run. Of two tools with one name, the first is offered."""
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        self._tools: dict[str, Tool] = {}
+        for tool in tools:
+            self._tools.setdefault(tool.name, tool)
+        self.specs = [tool.spec for tool in self._tools.values()]
+
+    def find(self, name: str) -> Tool | None:
+        return self._tools.get(name)
+
+
+def text_argument(arguments: dict[str, Any], name: str, default: str | None = None) -> str:
+    value = arguments.get(name, default)
+    if value is None and default is not None:
+        return default
+    if not isinstance(value, str):
+        raise Refusal(f'the argument "{name}" must be a text.')
+    return value
+
+
+def parameters(properties: dict[str, Any], optional: Iterable[str] = ()) -> dict[str, Any]:
+    """The JSON Schema of the arguments of a tool."""
+    required = [name for name in properties if name not in set(optional)]
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+# More than the notice of `bounded_text`.
+_NOTICE_BYTES = 100
+
+
+def bounded_result(text: str, max_bytes: int) -> str:
+    """A text that its tool has cut is not cut again because of the notice."""
+    data = text.encode()
+    return text if len(data) <= max_bytes + _NOTICE_BYTES else bounded_text(data, len(data), max_bytes)
+
+
+def bounded_text(data: bytes, size: int, max_bytes: int) -> str:
+    """At most `max_bytes` of a text, with a notice if it was cut. `data` is the beginning of `size` bytes. Raises
+    UnicodeDecodeError if it is no text."""
+    kept = data[:max_bytes]
+    if len(kept) == size:
+        return kept.decode()
+    return f"{_decode_start(kept)}\n[Cut here: these are the first {len(kept)} of {size} bytes.]"
+
+
+def _decode_start(data: bytes) -> str:
+    """The cut may have split a character, so up to three bytes at the end are dropped."""
+    for missing in range(4):
+        try:
+            return data[: len(data) - missing].decode()
+        except UnicodeDecodeError:
+            continue
+    return data.decode()
