@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 from msgspec import Struct
 
-from quarterdeck.core.agent_settings import SandboxSettings
+from quarterdeck.core.settings import SandboxSettings
 from tests.fault.waiting import start, succeeded
 from tests.sandbox.accounts import new_user_id
 from tests.workers import log_of

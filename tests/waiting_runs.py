@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from quarterdeck.core.ids import parse_id
 from quarterdeck.core.settings import ActionSettings
 from quarterdeck.events.log import lock_session
-from quarterdeck.runs.actions import records
-from quarterdeck.runs.actions.model import ActionKind, LimitScope, NewAction, ReachedLimit
+from quarterdeck.runs import action_records
+from quarterdeck.runs.action_model import ActionKind, LimitScope, NewAction, ReachedLimit
 from tests.world import World
 
 # As the worker that begins to wait does it. Its job ends with it.
@@ -58,7 +58,7 @@ async def new_actions(
     settings = ActionSettings(*[expiry_seconds] * 4)
     async with await world.connect() as connection, connection.transaction():
         await lock_session(connection, session)
-        await records.open_actions(
+        await action_records.open_actions(
             connection,
             session_id=session,
             run_id=run,

@@ -13,34 +13,30 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from quarterdeck.api.console import Console
 from quarterdeck.api.docs_page import serve_docs
 from quarterdeck.api.endpoint import Endpoint, Executor, Respond
-from quarterdeck.api.health import healthz, readyz
-from quarterdeck.api.health_listener import HealthListener
+from quarterdeck.api.health import HealthListener, healthz, on_shutdown_signal, readyz
 from quarterdeck.api.mcp_endpoint.endpoint import McpEndpoint
 from quarterdeck.api.openapi import openapi_document, serve_document
 from quarterdeck.api.routes import OPERATIONS
-from quarterdeck.api.shutdown import on_shutdown_signal
 from quarterdeck.auth.access import Access
 from quarterdeck.auth.last_used import LastUsed
-from quarterdeck.auth.rate_limits.limiter import RateLimiter
+from quarterdeck.auth.rate_limiter import RateLimiter
 from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
-from quarterdeck.blobs.spool import spool_folder
+from quarterdeck.blobs.service import spool_folder
 from quarterdeck.changes.perform import Changes
 from quarterdeck.connections.credentials.oauth import OAuthTokens
-from quarterdeck.connections.servers.checks import McpChecks
-from quarterdeck.connections.servers.offer import McpOffer
+from quarterdeck.connections.servers.checks import McpChecks, McpOffer
 from quarterdeck.core import errors, metrics, tracing
-from quarterdeck.core.agent_settings import McpSettings
 from quarterdeck.core.logging import configure_logs, log
 from quarterdeck.core.loop_watchdog import watched_loop
 from quarterdeck.core.retention import RetentionDays
 from quarterdeck.core.secret_encryption import SecretCipher
-from quarterdeck.core.settings import CredentialSettings, Settings
+from quarterdeck.core.settings import CredentialSettings, McpSettings, Settings
 from quarterdeck.core.trace_export import start_tracing, stop_tracing
 from quarterdeck.db.database import Database
 from quarterdeck.events.hub import EventHub
 from quarterdeck.events.notifications import Notifier
 from quarterdeck.events.page_loader import PageLoader
-from quarterdeck.events.stream_places import StreamPlaces
+from quarterdeck.events.stream_slots import StreamPlaces
 from quarterdeck.files.uploads import FileUploads
 from quarterdeck.http.downloads import Downloads
 from quarterdeck.http.middleware import Middleware

@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from quarterdeck.core.agent_settings import SandboxSettings
+from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.host_users import HostUsers
 from quarterdeck.sandbox.model import SandboxUnavailable, Service
 from quarterdeck.sandbox.output_tail import ErrorTail

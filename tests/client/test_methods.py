@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from codegen.client import current
 
-from quarterdeck.api.examples import EXAMPLES
+from quarterdeck.api.docs_page import resolve
+from quarterdeck.api.openapi import EXAMPLES
 from quarterdeck.api.routes import OPERATIONS
-from quarterdeck.api.schema_fields import resolve
 from quarterdeck.client import AsyncClient, Client, models
 from tests.world import Server
 

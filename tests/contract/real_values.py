@@ -24,7 +24,7 @@ from quarterdeck.connections.servers.model import ChangeMcpServerBody, CreateMcp
 from quarterdeck.core import ids
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.text_types import Line
-from quarterdeck.runs.actions.model import ResolveActionBody
+from quarterdeck.runs.action_model import ResolveActionBody
 from quarterdeck.workspaces.model import ChangeWorkspaceBody, SetRetention
 from tests.session_files import add_archive_as_file
 from tests.unit import archives

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from quarterdeck.core.actors import Permission
-from quarterdeck.runs.actions.model import LimitScope, NewAction
+from quarterdeck.runs.action_model import LimitScope, NewAction
 from tests.waiting_runs import (
     approval,
     budget,

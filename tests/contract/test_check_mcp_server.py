@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from quarterdeck.agents.configuration import ToolPolicy
-from quarterdeck.connections.mcp.commands import read_commands
+from quarterdeck.connections.mcp.model import read_commands
+from quarterdeck.connections.servers.checks import McpOffer
 from quarterdeck.connections.servers.model import CreateMcpServerBody
-from quarterdeck.connections.servers.offer import McpOffer
-from quarterdeck.core.agent_settings import McpSettings
-from quarterdeck.models.model import ToolRule
+from quarterdeck.core.settings import McpSettings
+from quarterdeck.tools.model import ToolRule
 from tests.cli.command import qd_here
 from tests.mcp_server import mcp_server
 from tests.pages import blocks_of, texts_of

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from quarterdeck.core.setting_types import Networks
-from quarterdeck.http.client_address import client_address
+from quarterdeck.http.request import client_address
 from tests.world import Server, World, clone_database, drop_database, serving
 
 PROXIES = Networks.parse("127.0.0.1, 10.0.0.0/8, 2001:db8:aaaa::/48")

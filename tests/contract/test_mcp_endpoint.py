@@ -15,7 +15,7 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import TextContent
 
-from quarterdeck.api.mcp_endpoint.sites import Sites
+from quarterdeck.api.mcp_endpoint.endpoint import Sites
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.setting_types import HostNames, Networks, Origins

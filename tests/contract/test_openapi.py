@@ -15,11 +15,10 @@ import msgspec
 import pytest
 from starlette.responses import Response
 
-from quarterdeck.api.docs_page import docs_html, serve_docs
+from quarterdeck.api.docs_page import docs_html, resolve, serve_docs
 from quarterdeck.api.error_docs import refusals
 from quarterdeck.api.openapi import openapi_document, serve_document
 from quarterdeck.api.routes import OPERATIONS
-from quarterdeck.api.schema_fields import resolve
 from quarterdeck.connections.servers.model import CreateMcpServerBody
 from quarterdeck.connections.servers.rules import check_one_connection
 from quarterdeck.core import errors

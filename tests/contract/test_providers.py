@@ -13,8 +13,8 @@ import msgspec
 import pytest
 from pydantic_ai.usage import RequestUsage
 
-from quarterdeck.core.agent_settings import ModelSettings
 from quarterdeck.core.setting_types import Endpoints
+from quarterdeck.core.settings import ModelSettings
 from quarterdeck.models.attachments import wanted, with_contents, with_selection
 from quarterdeck.models.model import (
     MALFORMED_ARGUMENTS,
@@ -30,13 +30,13 @@ from quarterdeck.models.model import (
     Step,
     ToolCall,
     ToolResult,
-    ToolSpec,
     Turn,
     UserTurn,
 )
-from quarterdeck.models.pricing import cost_usd
+from quarterdeck.models.providers import cost_usd
 from quarterdeck.models.registry import ModelRegistry
 from quarterdeck.models.retry import step_with_retries
+from quarterdeck.tools.model import ToolSpec
 from tests.contract.provider_server import (
     ANTHROPIC,
     GROQ,
@@ -369,7 +369,7 @@ async def test_openai_gets_attachments(monkeypatch: pytest.MonkeyPatch) -> None:
     assert content[3]["file"] == {"file_data": f"data:application/pdf;base64,{document}", "filename": "Report Ä.pdf"}
 
     async with provider(refuses(400, OPENAI.error("invalid", "seen"))) as served:
-        monkeypatch.setattr("quarterdeck.models.provider_connections.OPENAI_URL", f"{served.url}/v1")
+        monkeypatch.setattr("quarterdeck.models.providers.OPENAI_URL", f"{served.url}/v1")
         models = ModelRegistry(ModelSettings(openai_api_key=KEY))
         with pytest.raises(ModelFailure, match="seen"):
             await (await models.resolve("openai:gpt-test")).step("", turns, [], lambda _: None)
@@ -733,7 +733,7 @@ async def test_openai_itself(
     """Without a base URL. It is told not to store the conversation."""
     replies = {"/v1/responses": RESPONSES, "/v1/chat/completions": OPENAI}
     async with provider(streams(replies[path].text("ok"))) as served:
-        monkeypatch.setattr("quarterdeck.models.provider_connections.OPENAI_URL", f"{served.url}/v1")
+        monkeypatch.setattr("quarterdeck.models.providers.OPENAI_URL", f"{served.url}/v1")
         models = ModelRegistry(ModelSettings(openai_api_key=KEY, **changes))
         step = await (await models.resolve(model)).step("", HELLO, [READ], lambda _: None)
         assert step.turn.text == "ok"

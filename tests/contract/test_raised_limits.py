@@ -9,9 +9,9 @@ import pytest
 from quarterdeck.core.settings import ActionSettings, DatabaseSettings
 from quarterdeck.db.database import Database
 from quarterdeck.runs import lifecycle
-from quarterdeck.runs.actions.model import ActionState, LimitScope
+from quarterdeck.runs.action_model import ActionState, LimitScope
 from quarterdeck.runs.lifecycle import Lease
-from quarterdeck.worker.budgets import budget_action, stop_reason
+from quarterdeck.worker.run_driver import budget_action, stop_reason
 from tests.contract.agent_requests import begin_run, change_agent, new_agent, push
 from tests.waiting_runs import budget, waiting_run
 from tests.workers import check_log, log_of

@@ -13,8 +13,8 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from quarterdeck.auth.rate_limits.model import Rate
-from quarterdeck.auth.rate_limits.redis_backend import RedisBackend
+from quarterdeck.auth.rate_limits import Rate
+from quarterdeck.auth.redis_rate_limits import RedisBackend
 from quarterdeck.core.actors import CredentialKind, Permission
 from quarterdeck.core.secrets import mint
 from tests.cli.command import qd

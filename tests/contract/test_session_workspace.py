@@ -8,8 +8,7 @@ from uuid import UUID
 import httpx
 import pytest
 
-from quarterdeck.core.agent_settings import ModelSettings
-from quarterdeck.core.settings import DatabaseSettings, RunSettings
+from quarterdeck.core.settings import DatabaseSettings, ModelSettings, RunSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.models.catalog import ModelCatalog
 from quarterdeck.runs import lifecycle

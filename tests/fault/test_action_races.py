@@ -10,7 +10,7 @@ import pytest
 
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import Database
-from quarterdeck.runs.actions.sweep import expire_actions
+from quarterdeck.runs.action_records import expire_actions
 from tests.waiting_runs import approval, jobs_of, tool_result, waiting_run
 from tests.workers import log_of
 from tests.world import World, app_url

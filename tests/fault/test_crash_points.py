@@ -20,7 +20,7 @@ from quarterdeck.core.settings import ActionSettings, DatabaseSettings, RunSetti
 from quarterdeck.db.database import Database
 from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.runs import calls, lifecycle
-from quarterdeck.runs.actions.model import ActionKind, NewAction
+from quarterdeck.runs.action_model import ActionKind, NewAction
 from quarterdeck.runs.lifecycle import Lease, Superseded
 from tests.contract.provider_server import OPENAI, Reply, Wire, streams
 from tests.fault.postgres import own_postgres

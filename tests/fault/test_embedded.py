@@ -17,9 +17,8 @@ import psycopg
 import pytest
 
 from quarterdeck.server import data_directory as files
-from quarterdeck.server.data_directory import Cluster, EmbeddedError, find_postmaster
+from quarterdeck.server.data_directory import SYSTEM_USER, Cluster, EmbeddedError, find_postmaster
 from quarterdeck.server.embedded_postgres import running
-from quarterdeck.server.system_account import SYSTEM_USER
 
 pytestmark = pytest.mark.long
 

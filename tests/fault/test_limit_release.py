@@ -8,8 +8,8 @@ import pytest
 
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import Database
-from quarterdeck.runs.actions.model import LimitScope
-from quarterdeck.runs.actions.sweep import release_actions
+from quarterdeck.runs.action_model import LimitScope
+from quarterdeck.runs.action_records import release_actions
 from tests.waiting_runs import approval, budget, jobs_of, waiting_run
 from tests.workers import log_of
 from tests.world import World, app_url, error_of

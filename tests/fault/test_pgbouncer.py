@@ -13,9 +13,9 @@ from psycopg import AsyncConnection
 
 from quarterdeck.core.errors import Kind, ServiceError
 from quarterdeck.core.settings import DatabaseSettings, Settings
-from quarterdeck.db.connection_settings import app_settings
 from quarterdeck.db.database import Connection, Database, make_pool
-from quarterdeck.server.metrics_scrape import DatabaseFigures
+from quarterdeck.db.pool import app_settings
+from quarterdeck.server.metrics_port import DatabaseFigures
 from tests.cli.command import qd_here
 from tests.fault.postgres import own_postgres
 from tests.pages import blocks_of

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.server.system_account import SYSTEM_USER
+from quarterdeck.server.data_directory import SYSTEM_USER
 
 PROCESSES = 6
 

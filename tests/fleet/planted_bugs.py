@@ -21,8 +21,7 @@ from quarterdeck.changes.store import Claim
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.events import log
 from quarterdeck.events.model import NewEvent
-from quarterdeck.runs import calls, calls_store, lifecycle, lifecycle_store
-from quarterdeck.runs.actions import rules as action_rules
+from quarterdeck.runs import action_rules, calls, lifecycle, lifecycle_store
 from quarterdeck.runs.lifecycle import Lease
 from quarterdeck.sandbox.manifest import FileChanges
 from quarterdeck.session_files import records as workspace_files
@@ -153,7 +152,7 @@ def _max_plus_one() -> None:
 def _unfenced_worker() -> None:
     for name in ("_TAKE", "_PROGRESS", "_WAIT", "_FAIL", "_GIVE_BACK"):
         _replace_text(lifecycle_store, name, "attempt = %s", "attempt + %s > 0")
-    _replace_text(calls_store, "_HOLD", "attempt = %s", "attempt + %s > 0")
+    _replace_text(lifecycle_store, "_HOLD", "attempt = %s", "attempt + %s > 0")
 
 
 def _blob_after_row() -> None:

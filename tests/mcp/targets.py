@@ -14,8 +14,8 @@ import pytest
 from quarterdeck.connections.credentials.model import Authorization
 from quarterdeck.connections.mcp.connections import McpConnections
 from quarterdeck.connections.mcp.model import McpTarget
-from quarterdeck.core.agent_settings import McpSettings
 from quarterdeck.core.setting_types import AddressExceptions
+from quarterdeck.core.settings import McpSettings
 from quarterdeck.sandbox.model import Sandbox
 from tests.mcp.reachable import reachable_packages, reachable_python
 

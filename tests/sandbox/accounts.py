@@ -20,7 +20,7 @@ import psutil
 import pytest
 from msgspec import Struct
 
-from quarterdeck.core.agent_settings import SandboxSettings, WorkspaceSettings
+from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
 from quarterdeck.sandbox import cgroups
 from quarterdeck.sandbox.bubblewrap import Bubblewrap
 from quarterdeck.sandbox.bwrap_program import Program

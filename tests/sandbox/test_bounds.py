@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.core.agent_settings import SandboxSettings, WorkspaceSettings
+from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
 from quarterdeck.sandbox.bubblewrap import Bubblewrap
 from quarterdeck.sandbox.cgroups import find_parents
 from tests.sandbox.accounts import ACCOUNTS, Account, Ran, account, bubblewrap, left_cgroups, run

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from quarterdeck.core.agent_settings import SandboxSettings, WorkspaceSettings
+from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
 from quarterdeck.sandbox.cgroups import version_2_parents
 from quarterdeck.sandbox.choice import find_sandbox, why_no_sandbox
 from quarterdeck.sandbox.model import Outcome, SandboxUnavailable, Service

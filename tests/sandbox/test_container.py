@@ -12,7 +12,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from quarterdeck.core.agent_settings import SandboxSettings, WorkspaceSettings
+from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
 from quarterdeck.sandbox.choice import find_sandbox
 from quarterdeck.sandbox.container import Container, run_arguments, serve_arguments
 from quarterdeck.sandbox.model import Command, SandboxUnavailable, Service

@@ -18,26 +18,24 @@ from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID, new_id
 from quarterdeck.core.retention import RetentionDays
 from quarterdeck.core.settings import SubmitSettings
 from quarterdeck.files import store as files
-from quarterdeck.insights.activity import rules as activity_rules
+from quarterdeck.insights.activity import service as activity_rules
 from quarterdeck.insights.activity import store as activity
 from quarterdeck.insights.activity.model import Window
 from quarterdeck.insights.agent_stats import store as agent_stats
 from quarterdeck.insights.usage import store as usage
 from quarterdeck.insights.usage.model import UsageGroup
 from quarterdeck.models.model import NO_OPTIONS
+from quarterdeck.runs import action_store as actions
 from quarterdeck.runs import lifecycle_store as lifecycle
 from quarterdeck.runs import store as runs
-from quarterdeck.runs.actions import store as actions
-from quarterdeck.runs.actions.model import ActionFilter, ActionId
+from quarterdeck.runs.action_model import ActionFilter, ActionId
 from quarterdeck.runs.model import Submission, Usage, Verdict
 from quarterdeck.sandbox.manifest import WorkspaceKind
 from quarterdeck.sessions import expiry_store as expiry
-from quarterdeck.sessions import search_store
 from quarterdeck.sessions import store as sessions
+from quarterdeck.sessions import token_store as session_tokens
 from quarterdeck.sessions.model import SessionBody
-from quarterdeck.sessions.tokens import store as session_tokens
 from quarterdeck.skills import store as skills
-from quarterdeck.webhooks import delivery_store as deliveries
 from quarterdeck.webhooks import store as webhooks
 from quarterdeck.webhooks.model import (
     DeliveryState,
@@ -134,7 +132,7 @@ async def verdicts(c: RecordingConnection, *batch: Submission) -> list[Verdict]:
 def with_foreign_ids() -> Iterator[StoreCall]:
     """As a caller of one workspace would who has got hold of the other's ids. The scope is the workspace, or the
     session, skill or webhook in it that was seen."""
-    window = activity_rules.window(datetime.now(UTC) + timedelta(seconds=1), 60)
+    window = activity_rules.activity_window(datetime.now(UTC) + timedelta(seconds=1), 60)
     yield lambda c, a, b: returns(_states(c, a, window), {"running": 1, "queued": 1, "succeeded": 1})
     yield lambda c, a, b: returns(activity.run_limit_time(c, a.workspace, window, 3), None)
     later = datetime.now(UTC) + timedelta(minutes=1)
@@ -221,9 +219,9 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: webhooks.rotate(c, a.workspace, b.webhook, b"taken", 60)
     yield lambda c, a, b: webhooks.delete(c, a.workspace, b.webhook)
     yield lambda c, a, b: webhooks.subscribers(c, a.workspace, WebhookEvent.RUN_SUCCEEDED)
-    yield lambda c, a, b: returns(deliveries.get(c, a.workspace, b.webhook, b.delivery), None)
-    yield lambda c, a, b: returns(deliveries.get(c, a.workspace, a.webhook, b.delivery), None)
-    yield lambda c, a, b: deliveries.send_again(c, a.webhook, b.delivery)
+    yield lambda c, a, b: returns(webhooks.get_delivery(c, a.workspace, b.webhook, b.delivery), None)
+    yield lambda c, a, b: returns(webhooks.get_delivery(c, a.workspace, a.webhook, b.delivery), None)
+    yield lambda c, a, b: webhooks.send_again(c, a.webhook, b.delivery)
 
     yield lambda c, a, b: returns(mcp_servers.count(c, a.workspace), 1)
     yield lambda c, a, b: returns(mcp_servers.is_name_taken(c, a.workspace, b.name), False)
@@ -288,7 +286,7 @@ def _pages(*, newest_first: bool) -> Iterator[StoreCall]:
         yield lambda c, a, b, s=start: mcp_servers.page(c, a.workspace, s or b.mcp_server, 9, **order)  # type: ignore[misc]
         yield lambda c, a, b, s=start: workspaces.members(c, a.workspace, s or b.user, 9, **order)  # type: ignore[misc]
         for state in (None, DeliveryState.PENDING):
-            yield lambda c, a, b, s=start, of=state: deliveries.page(  # type: ignore[misc]
+            yield lambda c, a, b, s=start, of=state: webhooks.page_of_deliveries(  # type: ignore[misc]
                 c, a.webhook, of, s or b.delivery, 9, **order
             )
         for archived in (True, False):
@@ -296,7 +294,7 @@ def _pages(*, newest_first: bool) -> Iterator[StoreCall]:
                 c, a.workspace, s or b.session, 9, "demo", archived=of, search=None, **order
             )
             for most in (0, 9):
-                yield lambda c, a, b, s=start, of=archived, most=most: search_store.find(  # type: ignore[misc]
+                yield lambda c, a, b, s=start, of=archived, most=most: sessions.find(  # type: ignore[misc]
                     c, a.workspace, s or LOWEST_ID, 9, archived=of, search="alpha or bravo", max_matches=most, **order
                 )
             yield lambda c, a, b, s=start, of=archived: agents.page(  # type: ignore[misc]

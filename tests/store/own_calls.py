@@ -10,7 +10,7 @@ from quarterdeck.agents import store as agents
 from quarterdeck.agents.configuration import AgentConfiguration, SessionSkill
 from quarterdeck.api_keys import store as api_keys
 from quarterdeck.api_keys.model import NewApiKey
-from quarterdeck.auth import last_used, visibility_store
+from quarterdeck.auth import last_used
 from quarterdeck.auth import store as access
 from quarterdeck.blobs import store as blobs
 from quarterdeck.blobs.model import Blob, StoredBlob, sha256_range
@@ -33,31 +33,23 @@ from quarterdeck.events import store as events
 from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.files import store as files
 from quarterdeck.files.model import Upload
-from quarterdeck.runs import calls_store as calls
-from quarterdeck.runs import conversation_store
-from quarterdeck.runs import creation_store as creation
-from quarterdeck.runs import discards_store as discards
+from quarterdeck.runs import action_store as actions
 from quarterdeck.runs import lifecycle_store as lifecycle
-from quarterdeck.runs import mcp_tools_store as mcp_tools
 from quarterdeck.runs import recovery_store as recovery
-from quarterdeck.runs import turns_store as turns
-from quarterdeck.runs.actions import store as actions
-from quarterdeck.runs.actions.model import ActionKind, NewAction
-from quarterdeck.runs.discards_store import InputEvent
+from quarterdeck.runs import store as creation
+from quarterdeck.runs.action_model import ActionKind, NewAction
 from quarterdeck.runs.model import Delivery, Input, RunState, StepUsage
+from quarterdeck.runs.store import InputEvent
 from quarterdeck.sandbox.manifest import WorkspaceKind
 from quarterdeck.server.metrics_store import Counts, read_counts, read_figures
 from quarterdeck.session_files import store as session_files
 from quarterdeck.sessions import expiry_store as expiry
-from quarterdeck.sessions import forks_store as forks
-from quarterdeck.sessions import search_store
 from quarterdeck.sessions import store as sessions
+from quarterdeck.sessions import token_store as session_tokens
 from quarterdeck.sessions.model import NewSession
-from quarterdeck.sessions.tokens import store as session_tokens
-from quarterdeck.sessions.tokens.model import NewSessionToken
+from quarterdeck.sessions.token_model import NewSessionToken
 from quarterdeck.skills import blocks_store as blocks
 from quarterdeck.skills import store as skills
-from quarterdeck.webhooks import delivery_store as deliveries
 from quarterdeck.webhooks import store as webhooks
 from quarterdeck.webhooks.model import (
     Claimed,
@@ -134,7 +126,7 @@ def _own_rows() -> Iterator[StoreCall]:
         c, NewSessionToken(new_id(), a.session, a.key, b"x" * 32, "x", "label", True, until)
     )
     yield lambda c, a, b: sessions.add(c, new_id(), a.workspace, session, a.user)
-    yield lambda c, a, b: visibility_store.workspace_of(c, a.session)
+    yield lambda c, a, b: access.workspace_of(c, a.session)
     yield lambda c, a, b: sessions.prevent_deletion(c, a.session)
     yield lambda c, a, b: sessions.tool_policy(c, a.session)
     yield lambda c, a, b: sessions.settings(c, a.session)
@@ -142,7 +134,7 @@ def _own_rows() -> Iterator[StoreCall]:
     yield lambda c, a, b: agents.add(c, new_id(), a.workspace, "x", a.user)
     yield lambda c, a, b: agents.add_version(c, new_id(), a.workspace, a.agent, configuration, a.user)
     yield lambda c, a, b: sessions.purge(c, a.deleted_session, 9)
-    yield lambda c, a, b: search_store.purge(c, a.session, 9)
+    yield lambda c, a, b: sessions.purge_search(c, a.session, 9)
     yield lambda c, a, b: files.add(c, new_id(), a.workspace, Upload("x", "text/plain", 1, a.bundle.hex()), a.user)
     yield lambda c, a, b: skills.add(c, new_id(), a.workspace, "x", a.user)
     yield lambda c, a, b: skills.of_session(c, a.session)
@@ -189,11 +181,11 @@ def _own_runs() -> Iterator[StoreCall]:
     used = StepUsage(model="x", input_tokens=1, cached_tokens=1, output_tokens=1, cost_usd=None)
     yield lambda c, a, b: lifecycle.record_step(c, _key(a), used, [NewEvent(EventType.NOTE, {})], finish=True)
     yield lambda c, a, b: lifecycle.wait(c, a.run, 1)
-    yield lambda c, a, b: calls.hold(c, a.run, 1)
-    yield lambda c, a, b: calls.started_calls(c, a.session, a.run)
-    yield lambda c, a, b: calls.has_result(c, a.session, a.run, "x")
-    yield lambda c, a, b: mcp_tools.get(c, a.run)
-    yield lambda c, a, b: mcp_tools.set_tools(c, a.run, 1, PinnedTools())
+    yield lambda c, a, b: lifecycle.hold(c, a.run, 1)
+    yield lambda c, a, b: lifecycle.started_calls(c, a.session, a.run)
+    yield lambda c, a, b: lifecycle.has_result(c, a.session, a.run, "x")
+    yield lambda c, a, b: lifecycle.get(c, a.run)
+    yield lambda c, a, b: lifecycle.set_tools(c, a.run, 1, PinnedTools())
     yield lambda c, a, b: lifecycle.finish(c, _key(a))
     yield lambda c, a, b: lifecycle.fail(c, a.run, 1, "running", "x")
     yield lambda c, a, b: lifecycle.leave_out_refused(c, a.session, a.ended_run)
@@ -201,16 +193,16 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: lifecycle.cancel(c, a.run)
     yield lambda c, a, b: lifecycle.give_back(c, a.run, 1)
     yield lambda c, a, b: lifecycle.continue_in(c, a.ended_run, new_id())
-    yield lambda c, a, b: conversation_store.conversation(c, a.session, 9)
+    yield lambda c, a, b: lifecycle.conversation(c, a.session, 9)
     yield lambda c, a, b: lifecycle.enqueue(c, a.waiting_session, a.parked_run)
     yield lambda c, a, b: lifecycle.enqueue_after(c, a.waiting_session, a.parked_run, 10)
     yield lambda c, a, b: lifecycle.abort_jobs(c, a.run)
-    yield lambda c, a, b: discards.events_of(c, a.session, a.input)
-    yield lambda c, a, b: discards.repeated_by(c, a.session, 1)
-    yield lambda c, a, b: discards.waits_in(c, a.session, InputEvent("input.accepted", 1, a.run, 1))
-    yield lambda c, a, b: discards.withdraw(c, a.run, 1)
-    yield lambda c, a, b: discards.forget_words(c, a.session, InputEvent("input.accepted", 1, a.run, 1))
-    yield lambda c, a, b: discards.end_of_run(c, a.session, InputEvent("input.consumed", 1, a.run, 1))
+    yield lambda c, a, b: creation.events_of(c, a.session, a.input)
+    yield lambda c, a, b: creation.repeated_by(c, a.session, 1)
+    yield lambda c, a, b: creation.waits_in(c, a.session, InputEvent("input.accepted", 1, a.run, 1))
+    yield lambda c, a, b: creation.withdraw(c, a.run, 1)
+    yield lambda c, a, b: creation.forget_words(c, a.session, InputEvent("input.accepted", 1, a.run, 1))
+    yield lambda c, a, b: creation.end_of_run(c, a.session, InputEvent("input.consumed", 1, a.run, 1))
 
 
 def _own_actions() -> Iterator[StoreCall]:
@@ -231,10 +223,10 @@ def _own_actions() -> Iterator[StoreCall]:
 
 
 def _own_forks() -> Iterator[StoreCall]:
-    yield lambda c, a, b: forks.has_event(c, a.session, 1)
-    yield lambda c, a, b: forks.entries(c, a.session, 1_000_000, 9)
-    yield lambda c, a, b: forks.last_answers(c, a.session, [a.run])
-    yield lambda c, a, b: forks.mark_title(c, a.session, a.waiting_session)
+    yield lambda c, a, b: sessions.has_event(c, a.session, 1)
+    yield lambda c, a, b: sessions.entries(c, a.session, 1_000_000, 9)
+    yield lambda c, a, b: sessions.last_answers(c, a.session, [a.run])
+    yield lambda c, a, b: sessions.mark_title(c, a.session, a.waiting_session)
     yield _copy_event
 
 
@@ -282,10 +274,10 @@ def _own_deliveries() -> Iterator[StoreCall]:
         Outcome(duration_ms=1, error="x"),
         Outcome(duration_ms=1, error="x", pause=timedelta(seconds=1)),
     ):
-        yield lambda c, a, b, told=outcome: deliveries.store_outcome(c, claimed, told)  # type: ignore[misc]
-    yield lambda c, a, b: deliveries.add(c, [NewDelivery(new_id(), a.webhook, "run.failed", a.run, b"x")])
-    yield lambda c, a, b: deliveries.give_up(c, [a.delivery], "x")
-    yield lambda c, a, b: deliveries.forget(c, [a.delivery])
+        yield lambda c, a, b, told=outcome: webhooks.store_outcome(c, claimed, told)  # type: ignore[misc]
+    yield lambda c, a, b: webhooks.add_deliveries(c, [NewDelivery(new_id(), a.webhook, "run.failed", a.run, b"x")])
+    yield lambda c, a, b: webhooks.give_up(c, [a.delivery], "x")
+    yield lambda c, a, b: webhooks.forget(c, [a.delivery])
     credential = StoredCredential(
         id=new_id(),
         workspace_id=a.workspace,
@@ -318,8 +310,8 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: returns(expiry.with_files(c, LOWEST_ID, 1, 9), [])
     yield lambda c, a, b: returns(expiry.idle(c, [a.session, b.session], 1), [])
     yield lambda c, a, b: sessions.lock_deleted(c)
-    yield lambda c, a, b: returns(search_store.backfill(c, 9, 1.0), 0)
-    yield lambda c, a, b: returns(deliveries.delete_old(c, LOWEST_ID, 30, 1, 9), nothing)
+    yield lambda c, a, b: returns(sessions.backfill(c, 9, 1.0), 0)
+    yield lambda c, a, b: returns(webhooks.delete_old(c, LOWEST_ID, 30, 1, 9), nothing)
     yield lambda c, a, b: recovery.prune_workers(c, 60)
     yield lambda c, a, b: recovery.replace_lost_jobs(c)
     yield lambda c, a, b: recovery.delete_spent_jobs(c)
@@ -329,8 +321,8 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield _start_pending
     yield _free_places
     yield _next_turn
-    yield lambda c, a, b: turns.ask_to_leave(c)
-    yield lambda c, a, b: returns(turns.leaving(c), [])
+    yield lambda c, a, b: recovery.ask_to_leave(c)
+    yield lambda c, a, b: returns(recovery.leaving(c), [])
     yield lambda c, a, b: blobs.touch(c, [a.bundle], [new_id()], [1])
     yield lambda c, a, b: returns(blobs.find(c, [a.bundle, b"x"]), [Blob(a.bundle.hex(), a.version)])
     yield lambda c, a, b: returns(blobs.old(c, 24, 9), [])
@@ -352,8 +344,8 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield _store_blocks
     yield _take_due
     yield lambda c, a, b: events.notify(c, ["x"])
-    yield lambda c, a, b: forks.new_event_ids(c, 2)
-    yield lambda c, a, b: forks.add_no_words(c)
+    yield lambda c, a, b: sessions.new_event_ids(c, 2)
+    yield lambda c, a, b: sessions.add_no_words(c)
     yield lambda c, a, b: credentials.encrypted_secrets(c)
     yield lambda c, a, b: webhooks.encrypted_secrets(c)
     yield lambda c, a, b: workspaces.all_workspaces(c, RetentionDays())
@@ -376,9 +368,9 @@ async def _figures(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
 
 
 async def _copy_event(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
-    entries = await forks.entries(c, a.session, 1_000_000, 9)
+    entries = await sessions.entries(c, a.session, 1_000_000, 9)
     new_ids = {one.id: one.id + 1_000_000 for one in entries}
-    await forks.copy_events(c, a.session, a.waiting_session, entries, [None] * len(entries), new_ids, set())
+    await sessions.copy_events(c, a.session, a.waiting_session, entries, [None] * len(entries), new_ids, set())
     row = await (
         await c.execute("SELECT count(*) FROM session_events WHERE session_id = %s", (a.waiting_session,))
     ).fetchone()
@@ -434,4 +426,4 @@ async def _store_blocks(c: RecordingConnection, a: Workspace, b: Workspace) -> N
 
 
 async def _take_due(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
-    assert [one.id for one in await deliveries.claim(c, 9, {}, 9, 60)] == [a.delivery]
+    assert [one.id for one in await webhooks.claim(c, 9, {}, 9, 60)] == [a.delivery]

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from quarterdeck.db.database import Connection
-from quarterdeck.insights.activity import rules, service
+from quarterdeck.insights.activity import service
 from quarterdeck.insights.activity.model import CountLimits
 from quarterdeck.workspaces import service as workspaces
 from tests.store.test_sql_prepares import ALL, as_prepared
@@ -52,7 +52,7 @@ async def new_workspace(connection: Connection, email: str) -> UUID:
 async def test_only_the_window_of_the_workspace_is_read(database_url: str, known: str) -> None:
     """Whatever PostgreSQL knew of the tables when it made its plan, and however large another workspace is."""
     now = datetime.now(UTC)
-    window = rules.window(now, 5)
+    window = service.activity_window(now, 5)
     inside = int((now - window.since).total_seconds()) + 1
     async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=AS_OWNER) as connection:
         for table in ("runs", "session_events"):
@@ -91,7 +91,7 @@ async def test_the_window_is_cut_short_where_too_much_came_in(database_url: str,
     """Both are counted from the same moment on, and wholly."""
     # Ids know no more than milliseconds.
     now = datetime.now(UTC).replace(microsecond=0)
-    window = rules.window(now, 60)
+    window = service.activity_window(now, 60)
     async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=AS_OWNER) as connection:
         workspace_id = await new_workspace(connection, "a@example.com")
         await connection.execute(FILL, (now, 1000, workspace_id))

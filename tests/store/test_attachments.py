@@ -6,8 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from quarterdeck.core.agent_settings import ModelSettings, WorkspaceSettings
-from quarterdeck.core.settings import FileSettings, SubmitSettings
+from quarterdeck.core.settings import FileSettings, ModelSettings, SubmitSettings, WorkspaceSettings
 from quarterdeck.runs.attachments import AttachmentRules
 from quarterdeck.runs.model import AttachmentRequest, InputEvent, Verdict
 from tests.store.test_input_batcher import batching, outcome, submission

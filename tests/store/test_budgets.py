@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 from quarterdeck.core.ids import new_id
 from quarterdeck.db.database import Connection
 from quarterdeck.runs import lifecycle_store as lifecycle
-from quarterdeck.runs.actions.model import ActionState, LimitScope, ReachedLimit
+from quarterdeck.runs.action_model import ActionState, LimitScope, ReachedLimit
 from quarterdeck.runs.model import StepUsage
 from quarterdeck.workspaces import service as workspaces
 from tests.world import AS_OWNER

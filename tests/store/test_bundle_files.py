@@ -19,8 +19,7 @@ from obstore.store import MemoryStore
 from quarterdeck.blobs import service as blobs
 from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
 from quarterdeck.blobs.model import Blob
-from quarterdeck.blobs.service import NewBlob
-from quarterdeck.blobs.sweep import sweep_blobs
+from quarterdeck.blobs.service import NewBlob, sweep_blobs
 from quarterdeck.core.errors import Kind, ServiceError
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import BundleSettings, DatabaseSettings

@@ -13,7 +13,6 @@ from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import Connection, connection_options
 from quarterdeck.models.context import fit_turns
 from quarterdeck.models.model import AssistantTurn, ToolResult, UserTurn
-from quarterdeck.runs import conversation_store
 from quarterdeck.runs import lifecycle_store as store
 from quarterdeck.runs.model import ENTRY_BYTES
 from quarterdeck.worker.journal import TOOLS, next_step, turns_of
@@ -67,7 +66,7 @@ class Log:
 
     async def read(self, budget_bytes: int) -> tuple[list[str], int]:
         """Texts of the turns, and the number of turns that were left out."""
-        entries, left_out = await conversation_store.conversation(self.connection, self.session_id, budget_bytes)
+        entries, left_out = await store.conversation(self.connection, self.session_id, budget_bytes)
         found = []
         for turn in turns_of(entries, self.run_id):
             match turn:
@@ -142,7 +141,7 @@ async def test_a_long_exchange_is_read_as_it_is_cut(log: Log, context_tokens: in
         await log.result(f"{number}", f"{number}: " + "é" * (700 + 100 * (number % 9)))
 
     async def request(budget_bytes: int) -> tuple[list[Any], int]:
-        entries, left_out = await conversation_store.conversation(log.connection, log.session_id, budget_bytes)
+        entries, left_out = await store.conversation(log.connection, log.session_id, budget_bytes)
         kept, dropped = fit_turns(turns_of(entries, log.run_id), context_tokens, "Be brief.")
         return kept, left_out + dropped
 
@@ -191,7 +190,7 @@ async def test_results_that_were_refused_are_read_without_their_text(log: Log, d
         await owner.execute(marked)
     (entry,) = [
         entry
-        for entry in (await conversation_store.conversation(log.connection, log.session_id, ALL))[0]
+        for entry in (await store.conversation(log.connection, log.session_id, ALL))[0]
         if entry.type == "tool.result"
     ]
     assert (entry.data, entry.record, entry.text) == ({"call_id": "c", "name": "tool"}, None, "left_out")
@@ -206,7 +205,7 @@ async def test_open_calls_are_found_behind_a_large_input(log: Log, as_before: bo
     await log.answer("A")
     await log.call("c")
     await log.consume(*texts[1:], as_before=as_before)
-    entries, left_out = await conversation_store.conversation(log.connection, log.session_id, 1_000)
+    entries, left_out = await store.conversation(log.connection, log.session_id, 1_000)
     turns = turns_of(entries, log.run_id)
     assert next_step(turns) == TOOLS
     # Events of earlier releases do not name the first input.

@@ -20,14 +20,13 @@ from quarterdeck.connections.credentials import store as credentials
 from quarterdeck.connections.servers import store as mcp_servers
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID
 from quarterdeck.db.database import Connection
+from quarterdeck.runs import action_store as actions
 from quarterdeck.runs import store as runs
-from quarterdeck.runs.actions import store as actions
-from quarterdeck.runs.actions.model import ActionFilter, ActionKind, ActionState
+from quarterdeck.runs.action_model import ActionFilter, ActionKind, ActionState
 from quarterdeck.sessions import expiry_store as expiry
 from quarterdeck.sessions import store as sessions
-from quarterdeck.sessions.tokens import store as session_tokens
+from quarterdeck.sessions import token_store as session_tokens
 from quarterdeck.skills import store as skills
-from quarterdeck.webhooks import delivery_store
 from quarterdeck.webhooks import store as webhooks
 from quarterdeck.webhooks.model import DeliveryState
 from tests.store.test_sql_prepares import as_prepared
@@ -90,7 +89,7 @@ def plain(fetch: Fetch, **more: object) -> Page:
 
 
 def deliveries(state: DeliveryState | None) -> Page:
-    return lambda connection, owner, start, first: delivery_store.page(
+    return lambda connection, owner, start, first: webhooks.page_of_deliveries(
         connection, owner, state, start, LIMIT, newest_first=first
     )
 
@@ -229,7 +228,7 @@ BATCHES: dict[str, tuple[str, Callable[[Connection], Awaitable[object]]]] = {
     "receipts": ("receipts", lambda connection: receipts.delete_old(connection, LONG_AGO, 7, 7, LIMIT)),
     "deliveries": (
         "webhook_deliveries",
-        lambda connection: delivery_store.delete_old(connection, LOWEST_ID, 30, 30, LIMIT),
+        lambda connection: webhooks.delete_old(connection, LOWEST_ID, 30, 30, LIMIT),
     ),
     "logs with old inputs": (
         "session_events",

@@ -11,7 +11,7 @@ from quarterdeck.core.errors import Kind, ServiceError
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID
 from quarterdeck.core.settings import DatabaseSettings, ForkSettings
 from quarterdeck.db.database import Connection, connection_options
-from quarterdeck.sessions import forks, search_store, store
+from quarterdeck.sessions import forks, store
 from quarterdeck.workspaces import service as workspaces
 from tests.world import AS_OWNER, app_url
 
@@ -58,7 +58,7 @@ async def walk(
     """The numbers of all sessions found, in pages of three."""
     start, found = (HIGHEST_ID if newest_first else LOWEST_ID), list[int]()
     while True:
-        page = await search_store.find(
+        page = await store.find(
             connection,
             workspace_id,
             start,
@@ -172,7 +172,7 @@ async def test_earlier_conversations_are_added(
     await say(owner, session(0), "New answer")
     assert await walk(owner, ids[0], "old", 9, archived=False, newest_first=False) == []
     batches = 0
-    while await search_store.backfill(owner, 4, max_seconds):
+    while await store.backfill(owner, 4, max_seconds):
         batches += 1
     assert batches == expected_batches
     assert await walk(owner, ids[0], "question", 9, archived=False, newest_first=False) == [0, 2]

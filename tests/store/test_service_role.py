@@ -13,9 +13,9 @@ from psycopg import errors as pg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from quarterdeck.core.settings import AuditSettings, DatabaseSettings
-from quarterdeck.db.connection_settings import as_options
 from quarterdeck.db.database import connection_options
 from quarterdeck.db.migrate import MigrationError, is_current, migrate
+from quarterdeck.db.pool import as_options
 from quarterdeck.db.roles import AppRole, RoleError
 from quarterdeck.worker.queue_connection import queue_settings
 from tests.pages import blocks_of

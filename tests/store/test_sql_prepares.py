@@ -22,7 +22,7 @@ STORES = [file for file in sorted(SOURCE.rglob("*store.py")) if file.stem != "bl
 FILES = [
     *STORES,
     SOURCE / "auth" / "last_used.py",
-    SOURCE / "conversations" / "events" / "log.py",
+    SOURCE / "events" / "log.py",
     SOURCE / "db" / "migrate.py",
     SOURCE / "db" / "roles.py",
     SOURCE / "db" / "table_data.py",
@@ -111,7 +111,7 @@ def faults(connection: Connection, constants: list[Constant]) -> list[str]:
 
 def test_all_statements_are_found() -> None:
     assert len(ALL) >= 25
-    assert len([constant for constant in ALL if constant.place.startswith("changes/audit/store _PAGES")]) == 10
+    assert len([constant for constant in ALL if constant.place.startswith("audit/store _PAGES")]) == 10
     assert {constant.place.split(" ")[0] for constant in ALL} == {f"{file.parent.name}/{file.stem}" for file in FILES}
 
 
@@ -127,8 +127,8 @@ def test_a_missing_privilege_is_found(connection: Connection, owner: Connection)
     owner.execute("REVOKE EXECUTE ON FUNCTION expire_audit_entries FROM quarterdeck_app")
     found = faults(connection, [constant for constant in ALL if not constant.is_for_owner])
     assert sorted(fault.split(":")[0] for fault in found) == [
-        "changes/audit/store _EXPIRE",
-        "session_tokens/store _REVOKE",
+        "audit/store _EXPIRE",
+        "sessions/token_store _REVOKE",
         "skills/store _ADD",
     ]
     assert all("permission denied" in fault for fault in found)

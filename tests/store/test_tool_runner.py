@@ -14,22 +14,23 @@ from msgspec import Struct
 
 from quarterdeck.blobs.blob_store import open_blob_store
 from quarterdeck.core import errors
-from quarterdeck.core.agent_settings import WorkspaceSettings
 from quarterdeck.core.errors import ServiceError
-from quarterdeck.core.settings import ActionSettings, DatabaseSettings, RunSettings
+from quarterdeck.core.settings import ActionSettings, DatabaseSettings, RunSettings, WorkspaceSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.events.log import lock_session
-from quarterdeck.models.model import ToolCall, ToolResult, ToolSpec
+from quarterdeck.models.model import ToolCall, ToolResult
 from quarterdeck.models.output_schema import SchemaChecks
 from quarterdeck.runs import calls, lifecycle
-from quarterdeck.runs.actions.model import ActionKind, NewAction
+from quarterdeck.runs.action_model import ActionKind, NewAction
 from quarterdeck.runs.lifecycle import Lease
 from quarterdeck.runs.recovery import recover
 from quarterdeck.sandbox.folders import Folders
 from quarterdeck.sandbox.manifest import FileChanges, FileKind, StoredFile
+from quarterdeck.sandbox.model import Refusal
 from quarterdeck.sandbox.session_folder import Workspace
 from quarterdeck.session_files import records
-from quarterdeck.tools.tool import CallContext, CarryOut, Effect, Output, Refusal, Tool, Toolbox, client_tool
+from quarterdeck.tools.model import ToolSpec
+from quarterdeck.tools.tool import CallContext, CarryOut, Effect, Output, Tool, Toolbox, client_tool
 from quarterdeck.worker import journal
 from quarterdeck.worker.session_files import SessionFiles
 from quarterdeck.worker.tool_runner import CONFLICT, ToolRunner

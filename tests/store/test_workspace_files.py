@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from quarterdeck.blobs.sweep import sweep_blobs
+from quarterdeck.blobs.service import sweep_blobs
 from quarterdeck.core.settings import RunSettings
 from quarterdeck.events.log import lock_session
 from quarterdeck.models.model import ToolResult

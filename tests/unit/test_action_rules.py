@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from quarterdeck.core.settings import ActionSettings
-from quarterdeck.runs.actions import rules
-from quarterdeck.runs.actions.model import ActionKind
+from quarterdeck.runs import action_rules
+from quarterdeck.runs.action_model import ActionKind
 
 
 def test_each_kind_has_its_own_expiry() -> None:
@@ -16,7 +16,7 @@ def test_each_kind_has_its_own_expiry() -> None:
         expiry_unknown_outcome_seconds=3,
         expiry_budget_seconds=4,
     )
-    found = {kind.value: rules.expiry_seconds(kind, settings) for kind in ActionKind}
+    found = {kind.value: action_rules.expiry_seconds(kind, settings) for kind in ActionKind}
     assert found == {"approval": 1, "tool_result": 2, "unknown_outcome": 3, "budget": 4}
 
 
@@ -38,5 +38,5 @@ def test_each_kind_has_its_own_expiry() -> None:
     ],
 )
 def test_equality_of_answers(one: Any, other: Any, is_same: bool) -> None:
-    assert rules._is_same(one, other) is is_same
-    assert rules._is_same(other, one) is is_same
+    assert action_rules._is_same(one, other) is is_same
+    assert action_rules._is_same(other, one) is is_same

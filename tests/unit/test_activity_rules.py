@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from quarterdeck.insights.activity import rules
+from quarterdeck.insights.activity import service
 
 NOW = datetime(2026, 3, 2, 9, 31, 17, 250_000, UTC)
 
@@ -22,7 +22,7 @@ NOW = datetime(2026, 3, 2, 9, 31, 17, 250_000, UTC)
     ],
 )
 def test_a_window(minutes: int, bucket_seconds: int, count: int, since: datetime) -> None:
-    window = rules.window(NOW, minutes)
+    window = service.activity_window(NOW, minutes)
     assert (window.bucket_seconds, len(window.starts), window.since, window.until) == (
         bucket_seconds,
         count,
@@ -33,23 +33,23 @@ def test_a_window(minutes: int, bucket_seconds: int, count: int, since: datetime
 
 def test_windows_have_the_requested_length_and_at_most_sixty_points() -> None:
     for minutes in range(5, 10081):
-        window = rules.window(NOW, minutes)
+        window = service.activity_window(NOW, minutes)
         step = timedelta(seconds=window.bucket_seconds)
-        assert len(window.starts) <= rules.MAX_BUCKETS
+        assert len(window.starts) <= service.MAX_BUCKETS
         assert {later - start for start, later in pairwise(window.starts)} == {step}
         assert window.starts[-1] <= NOW < window.starts[-1] + step
         assert abs(window.since - (NOW - timedelta(minutes=minutes))) < step
 
 
 def test_buckets_are_aligned_between_calls() -> None:
-    one, two = rules.window(NOW, 60), rules.window(NOW + timedelta(seconds=59), 60)
+    one, two = service.activity_window(NOW, 60), service.activity_window(NOW + timedelta(seconds=59), 60)
     assert two.starts[:-1] == one.starts[1:]
 
 
 def test_shortened_window_begins_within_a_bucket() -> None:
-    whole = rules.window(NOW, 60)
+    whole = service.activity_window(NOW, 60)
     since = whole.starts[20] + timedelta(seconds=7)
-    cut = rules.shortened(whole, since)
+    cut = service.shortened(whole, since)
     assert cut.starts == [since, *whole.starts[21:]]
     assert (cut.until, cut.bucket_seconds) == (whole.until, whole.bucket_seconds)
-    assert rules.shortened(whole, NOW).starts == [NOW]
+    assert service.shortened(whole, NOW).starts == [NOW]

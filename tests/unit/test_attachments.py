@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from quarterdeck.core.agent_settings import ModelSettings
+from quarterdeck.core.settings import ModelSettings
 from quarterdeck.models.attachments import block, is_text, takes, wanted, with_contents, with_selection
 from quarterdeck.models.context import fit_turns, turn_tokens
 from quarterdeck.models.model import AssistantTurn, Attachment, Content, Turn, UserTurn

@@ -18,10 +18,10 @@ from quarterdeck.models.model import (
     ModelFailure,
     Step,
     ToolResult,
-    ToolSpec,
     Turn,
     UserTurn,
 )
+from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.tool import Toolbox
 from tests.unit.test_tools import SKILL, carry_out, nothing_to_read, toolbox
 
@@ -197,7 +197,7 @@ def test_demo_and_api_need_no_provider_library() -> None:
     program = (
         "import sys, asyncio, quarterdeck.app, quarterdeck.models.retry, quarterdeck.worker.agent\n"
         "from quarterdeck.models.registry import ModelRegistry\n"
-        "from quarterdeck.core.agent_settings import ModelSettings\n"
+        "from quarterdeck.core.settings import ModelSettings\n"
         "asyncio.run(ModelRegistry(ModelSettings()).resolve(None))\n"
         "print([name for name in ('pydantic_ai', 'openai', 'anthropic', 'httpx2') if name in sys.modules])"
     )

@@ -27,7 +27,7 @@ OPERATOR_COMMANDS = {
     "cli.serve",
 }
 # Each has one or two statements that belong to no store of a feature.
-SQL_OUTSIDE_STORES = {"auth.last_used", "conversations.events.log", "conversations.events.signals"}
+SQL_OUTSIDE_STORES = {"auth.last_used", "events.log", "events.signals"}
 
 Tree = dict[str, ast.Module]
 
@@ -79,12 +79,13 @@ def top(name: str) -> str:
 
 
 def role(name: str) -> str:
-    """The file name without `.py`, or `store` for all stores. `blob_store` holds files, not SQL. The configuration of
-    agents is a model that several packages share."""
-    if name == "agents.configuration":
+    """The last word of the file name without `.py`: `action_store` is a store. `blob_store` holds files, not SQL. The
+    configuration of agents and the manifest of a session's files are models that several packages share."""
+    if name in ("agents.configuration", "sandbox.manifest"):
         return "model"
     last = name.rpartition(".")[2]
-    return "store" if last.endswith("_store") and last != "blob_store" else last
+    word = last.rpartition("_")[2]
+    return word if word in ("http", "model", "rules", "store") and last != "blob_store" else last
 
 
 # --- Each rule takes the source and returns what breaks it. ---
@@ -154,7 +155,7 @@ def only_http_and_the_client_know_status_codes(tree: Tree) -> list[str]:
         for name, node in nodes(tree)
         if top(name) not in ("http", "api", "client")
         # Numbers of system calls.
-        and name != "agents.sandbox.syscall_filter"
+        and name != "sandbox.syscall_filter"
         and isinstance(node, ast.Constant)
         and type(node.value) is int
         and node.value in codes

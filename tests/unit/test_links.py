@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.session_files.rules import follow_links
+from quarterdeck.session_files.service import follow_links
 
 LINKS = {
     "latest": "a/page",

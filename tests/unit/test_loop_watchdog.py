@@ -22,7 +22,7 @@ Loop = Callable[[Coroutine[object, object, None]], None]
 STOPPED = """
 import asyncio, time
 from quarterdeck.core.logging import configure_logs
-from quarterdeck.metrics.loop_watchdog import watched_loop
+from quarterdeck.core.loop_watchdog import watched_loop
 
 async def main():
     with watched_loop(0.08):

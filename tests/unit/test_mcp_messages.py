@@ -3,7 +3,7 @@
 import pytest
 
 from quarterdeck.connections.mcp.cleaning import clean_start
-from quarterdeck.connections.mcp.value_limits import DecodingCost, decodes_quickly
+from quarterdeck.connections.mcp.guarded_streams import DecodingCost, decodes_quickly
 
 _MANY = b"[],"
 _PIECE = _MANY * 2000

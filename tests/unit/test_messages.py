@@ -3,7 +3,7 @@
 import pytest
 from pydantic_ai.messages import BinaryContent, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 
-from quarterdeck.core.agent_settings import ModelSettings
+from quarterdeck.core.settings import ModelSettings
 from quarterdeck.models.attachments import wanted, with_contents, with_selection
 from quarterdeck.models.context import turn_tokens
 from quarterdeck.models.messages import to_messages, to_turn

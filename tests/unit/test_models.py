@@ -6,12 +6,11 @@ from importlib.metadata import metadata
 import pytest
 from pydantic_ai.providers import infer_provider_class
 
-from quarterdeck.core.agent_settings import ModelSettings
 from quarterdeck.core.setting_types import Endpoints, ModelNames
+from quarterdeck.core.settings import ModelSettings
 from quarterdeck.core.text_types import storable
-from quarterdeck.models.catalog import ListedModel, ModelCatalog, ModelList
+from quarterdeck.models.catalog import KNOWN_PROVIDERS, ListedModel, ModelCatalog, ModelList
 from quarterdeck.models.demo import DemoModel
-from quarterdeck.models.known_providers import KNOWN_PROVIDERS
 from quarterdeck.models.model import ModelFailure, Step, TransientFailure
 from quarterdeck.models.registry import ModelRegistry
 from quarterdeck.models.retry import pause_before_retry, step_with_retries

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from quarterdeck.models.example_value import example_value
+from quarterdeck.models.demo import example_value
 from quarterdeck.models.model import ModelFailure
 from quarterdeck.models.output_schema import OutputSchema, SchemaChecks, TooCostly
 

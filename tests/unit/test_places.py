@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from quarterdeck.core.places import Places
+from quarterdeck.core.slots import Places
 
 
 def test_one_owner_gets_only_its_part() -> None:

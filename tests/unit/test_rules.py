@@ -11,7 +11,7 @@ from quarterdeck.core.errors import Kind, ServiceError
 from quarterdeck.core.settings import TokenSettings
 from quarterdeck.core.text_types import MAX_LINE_LENGTH
 from quarterdeck.sessions.rules import fork_title
-from quarterdeck.sessions.tokens.rules import token_expiry
+from quarterdeck.sessions.token_service import token_expiry
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)

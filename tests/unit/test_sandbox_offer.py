@@ -4,8 +4,8 @@ from typing import Literal
 
 import pytest
 
-from quarterdeck.core.agent_settings import WorkspaceSettings
 from quarterdeck.core.errors import ServiceError
+from quarterdeck.core.settings import WorkspaceSettings
 from quarterdeck.sandbox.manifest import WorkspaceKind
 from quarterdeck.sessions.sandbox_offer import SandboxOffer
 

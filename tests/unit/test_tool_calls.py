@@ -7,11 +7,11 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from quarterdeck.models.model import MALFORMED_ARGUMENTS, ToolCall, ToolRule, ToolSpec
-from quarterdeck.runs.actions.model import ActionKind, ActionState, CallAction
+from quarterdeck.models.model import MALFORMED_ARGUMENTS, ToolCall
+from quarterdeck.runs.action_model import ActionKind, ActionState, CallAction
 from quarterdeck.sessions.model import CreateSessionBody
-from quarterdeck.tools.policy import rule_of
-from quarterdeck.tools.tool import CallContext, Effect, Tool, client_tool
+from quarterdeck.tools.model import ToolRule, ToolSpec
+from quarterdeck.tools.tool import CallContext, Effect, Tool, client_tool, rule_of
 from quarterdeck.worker.tool_calls import Answer, CallState, CarryOut, NextStep, Rules, Wait, decide, key_of, state_of
 from tests.pages import blocks_of
 

@@ -7,10 +7,12 @@ import pytest
 
 from quarterdeck.blobs.model import Blob
 from quarterdeck.core import errors
-from quarterdeck.models.model import ToolCall, ToolResult, ToolSpec
+from quarterdeck.models.model import ToolCall, ToolResult
+from quarterdeck.sandbox.model import Refusal
 from quarterdeck.skills.model import BundleError, ManifestFile
 from quarterdeck.tools.add_note import add_note
 from quarterdeck.tools.current_time import current_time
+from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.skill_files import (
     ListFiles,
     ReadFile,
@@ -19,7 +21,7 @@ from quarterdeck.tools.skill_files import (
     skill_tools,
     skills_offered,
 )
-from quarterdeck.tools.tool import CallContext, Effect, Refusal, Toolbox, client_tool
+from quarterdeck.tools.tool import CallContext, Effect, Toolbox, client_tool
 from tests.unit.archives import SKILL_MD
 
 FILES = {

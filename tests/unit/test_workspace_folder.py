@@ -16,12 +16,12 @@ import pytest
 
 from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
 from quarterdeck.blobs.service import NewBlob
-from quarterdeck.core.agent_settings import WorkspaceSettings
+from quarterdeck.core.settings import WorkspaceSettings
 from quarterdeck.sandbox.beneath import make_folders, open_file, replace_file, reported
-from quarterdeck.sandbox.contents import read_contents
+from quarterdeck.sandbox.checkout import read_contents
 from quarterdeck.sandbox.folders import Folder, Folders
 from quarterdeck.sandbox.manifest import FileChanges, FileKind, Manifest, ManifestFile, StoredFile
-from quarterdeck.sandbox.refusal import Refusal
+from quarterdeck.sandbox.model import Refusal
 from quarterdeck.sandbox.run_folders import clean_path, writable_path
 from quarterdeck.sandbox.scan import Changed, Known, OutOfBounds, is_unchanged, modified_at, remove_tree, scan
 from quarterdeck.sandbox.session_folder import Workspace

@@ -7,8 +7,9 @@ from uuid import UUID
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from quarterdeck.core.text_types import Line, Text
-from quarterdeck.models.model import NO_OPTIONS, ModelOptions, ToolRule, ToolSpec
+from quarterdeck.models.model import NO_OPTIONS, ModelOptions
 from quarterdeck.sandbox.manifest import WorkspaceKind
+from quarterdeck.tools.model import ToolRule, ToolSpec
 
 
 class SessionSkill(Struct, frozen=True):

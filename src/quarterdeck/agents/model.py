@@ -4,13 +4,14 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import force_setattr
+from msgspec.structs import asdict, force_setattr
 
 from quarterdeck.agents.configuration import (
     AgentConfiguration,
     ClientTools,
     ConfigurationField,
     Instructions,
+    Limit,
     Limits,
     McpServers,
     Model,
@@ -20,8 +21,10 @@ from quarterdeck.agents.configuration import (
     ToolPolicy,
 )
 from quarterdeck.core.actors import ActorBody
+from quarterdeck.core.example_ids import ADA, AGENT, MORNING, WORKSPACE
 from quarterdeck.core.text_types import Moment, Name, plain_name
 from quarterdeck.models.model import ModelOptions
+from quarterdeck.tools.model import ToolRule
 
 Number = Annotated[int, Meta(ge=1, le=2**31 - 1, extra_json_schema={"format": "int32"})]
 
@@ -138,3 +141,56 @@ class UsedVersion(Struct, frozen=True):
     name: str
     version: int
     configuration: AgentConfiguration
+
+
+# Can be sent as it is: no skill or server of the workspace is named.
+_CONFIGURATION = AgentConfiguration(
+    model="demo",
+    settings=ModelOptions(temperature=0.2),
+    instructions="You write incident reports.",
+    tool_policy={"add_note": ToolRule.ALLOW},
+    limits=Limits(run=Limit(max_cost_usd=2.0)),
+)
+_AGENT = AgentBody(
+    id=AGENT,
+    workspace_id=WORKSPACE,
+    name="incident-writer",
+    latest_version=2,
+    default_version=1,
+    model="demo",
+    revision=4,
+    archived_at=None,
+    created_at=MORNING,
+    created_by=ADA,
+)
+_VERSION = AgentVersionItem(
+    id=UUID("0192f0de-5d18-7a92-8c47-3e7b5d9f1a14"),
+    agent_id=AGENT,
+    version=1,
+    model="demo",
+    created_at=MORNING,
+    created_by=ADA,
+)
+
+EXAMPLES = (
+    CreateAgentBody("incident-writer", _CONFIGURATION),
+    _CONFIGURATION,
+    _AGENT,
+    AgentPage([_AGENT], None),
+    ChangeAgentBody(default_version=1),
+    AgentVersionBody(**{**asdict(_CONFIGURATION), **asdict(_VERSION)}),
+    AgentVersionPage([_VERSION], None),
+    AgentDiffBody(
+        base=1,
+        head=2,
+        fields=[
+            FieldDiff(ConfigurationField.MODEL, "demo", None, None),
+            FieldDiff(
+                ConfigurationField.INSTRUCTIONS,
+                "Write reports.\n",
+                "Write short reports.\n",
+                "--- a/instructions\n+++ b/instructions\n@@ -1 +1 @@\n-Write reports.\n+Write short reports.\n",
+            ),
+        ],
+    ),
+)

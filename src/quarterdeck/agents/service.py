@@ -6,7 +6,7 @@ from uuid import UUID
 
 import msgspec
 
-from quarterdeck.agents import configuration_rules, diff, rules, store
+from quarterdeck.agents import checks, diff, rules, store
 from quarterdeck.agents.configuration import AgentConfiguration, AgentReference, SessionSkill
 from quarterdeck.agents.model import (
     AgentBody,
@@ -41,7 +41,7 @@ async def create_agent(
     def read_body() -> CreateAgentBody:
         body = call.read_body()
         if body.version is not None:
-            configuration_rules.check_json(body.version.client_tools, body.version.output_schema)
+            checks.check_json(body.version.client_tools, body.version.output_schema)
         return body
 
     async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateAgentBody) -> Made:
@@ -56,7 +56,7 @@ async def create_agent(
         return Made.plain(await _shown(connection, workspace_id, agent_id), agent_id, body.name, **detail)
 
     checked, lookup = msgspec.structs.replace(call, read_body=read_body), visible_workspace(call.workspace_id)
-    await configuration_rules.check_output_schema(
+    await checks.check_output_schema(
         access,
         schemas,
         checked,
@@ -134,7 +134,7 @@ async def push_agent_version(
 
     def read_body() -> AgentConfiguration:
         body = call.read_body()
-        configuration_rules.check_json(body.client_tools, body.output_schema)
+        checks.check_json(body.client_tools, body.output_schema)
         return body
 
     async def effect(connection: Connection, principal: Principal, _: AgentBody, body: AgentConfiguration) -> Made:
@@ -151,7 +151,7 @@ async def push_agent_version(
         return Made.plain(made, version_id, state.name, agent_id=str(agent_id), version=number)
 
     checked, lookup = msgspec.structs.replace(call, read_body=read_body), visible_agent(call.workspace_id, agent_id)
-    await configuration_rules.check_output_schema(
+    await checks.check_output_schema(
         access, schemas, checked, lookup, Permission.AGENT_MANAGE, lambda body: body.output_schema
     )
     return await changes.perform(
@@ -233,7 +233,7 @@ def visible_agent(named: UUID | None, agent_id: UUID) -> Lookup[AgentBody]:
 async def _check_configuration(
     connection: Connection, models: ModelCatalog, workspace_id: UUID, configuration: AgentConfiguration
 ) -> None:
-    configuration_rules.check_configuration(models, configuration)
+    checks.check_configuration(models, configuration)
     await check_skills(connection, workspace_id, configuration.skills)
     if configuration.mcp_servers:
         await mcp_servers.check_exist(connection, workspace_id, configuration.mcp_servers)

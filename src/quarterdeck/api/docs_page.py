@@ -2,21 +2,191 @@
 
 import base64
 import hashlib
+import re
+import shlex
+from collections.abc import Iterator
+from html import escape
 from importlib.resources import files
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
+from msgspec import Struct
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Receive, Scope
 
-from quarterdeck.api.curl import curl_command
 from quarterdeck.api.endpoint import Respond
-from quarterdeck.api.html import Html, el, inline, join, paragraphs, stylesheet
-from quarterdeck.api.schema_fields import Field, fields, note_of, resolve, type_of
 from quarterdeck.core.settings import ServerSettings
+from quarterdeck.http.request import GZIP
+from quarterdeck.http.responses import JSON
 from quarterdeck.http.schemas import BINARY
 
 Json = dict[str, Any]
+
+# Builds HTML. Text is escaped unless it has the type `Html`, which only this module creates.
+
+_MARKS = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*")
+_VOID = frozenset({"meta", "wbr"})
+
+
+class Html(str):
+    """Markup that needs no escaping."""
+
+    __slots__ = ()
+
+
+def el(tag: str, /, *children: str, **attributes: str) -> Html:
+    """`class_` is the attribute `class`, `data_x` is `data-x`."""
+    given = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(value, quote=True)}"' for key, value in attributes.items()
+    )
+    if tag in _VOID:
+        return Html(f"<{tag}{given}>")
+    return Html(f"<{tag}{given}>{join(*children)}</{tag}>")
+
+
+def join(*children: str) -> Html:
+    return Html("".join(child if isinstance(child, Html) else escape(child, quote=True) for child in children))
+
+
+def stylesheet(css: str) -> Html:
+    """Not escaped: the CSS is our own, and browsers do not decode entities in a style element."""
+    assert "</" not in css
+    return Html(f"<style>{css}</style>")
+
+
+def inline(text: str) -> Html:
+    """Markdown's `code` and **bold**."""
+    parts: list[str] = []
+    end = 0
+    for found in _MARKS.finditer(text):
+        parts.append(text[end : found.start()])
+        parts.append(el("code", found[1]) if found[1] else el("strong", found[2]))
+        end = found.end()
+    return join(*parts, text[end:])
+
+
+def paragraphs(text: str) -> Html:
+    return join(*(el("p", inline(part)) for part in text.strip().split("\n\n")))
+
+
+# Flattens a JSON schema into table rows. Nested records become dotted names.
+
+# Enough for a page of records with nested records. Limits recursive schemas.
+_LEVELS = 4
+
+
+class Field(Struct, frozen=True):
+    name: str
+    type: str
+    required: bool
+    # Meaning, allowed values, limits.
+    note: str
+
+
+def resolve(document: Json, node: Json) -> Json:
+    """Follow a `$ref` into this document; other nodes are returned as they are."""
+    while "$ref" in node:
+        target: Any = document
+        for key in node["$ref"].removeprefix("#/").split("/"):
+            target = target[key]
+        node = target
+    return node
+
+
+def fields(document: Json, schema: Json) -> list[Field]:
+    return list(_field_rows(document, schema, "", _LEVELS))
+
+
+def type_of(document: Json, schema: Json) -> str:
+    schema = resolve(document, schema)
+    if "anyOf" in schema:
+        return " or ".join(type_of(document, option) for option in schema["anyOf"])
+    if schema.get("type") == "array":
+        return f"array of {type_of(document, schema['items'])}"
+    return " · ".join(part for part in (schema.get("type", "any JSON"), schema.get("format")) if part)
+
+
+def note_of(document: Json, schema: Json) -> str:
+    options = [schema, *schema.get("anyOf", ()), *([schema["items"]] if "items" in schema else [])]
+    resolved = [resolve(document, option) for option in options]
+    texts = [schema["description"]] if "description" in schema else []
+    for option in resolved:
+        texts += _limits(option)
+    if schema.get("default") is not None:
+        texts.append(f"Default `{schema['default']}`.")
+    return " ".join(texts)
+
+
+def _field_rows(document: Json, schema: Json, prefix: str, levels: int) -> Iterator[Field]:
+    schema = resolve(document, schema)
+    required = schema.get("required", ())
+    for name, node in schema.get("properties", {}).items():
+        yield Field(prefix + name, type_of(document, node), name in required, note_of(document, node))
+        inner = resolve(document, node)
+        below = f"{prefix}{name}."
+        if inner.get("type") == "array":
+            inner, below = resolve(document, inner["items"]), f"{prefix}{name}[]."
+        if levels > 1:
+            yield from _field_rows(document, inner, below, levels - 1)
+
+
+def _limits(schema: Json) -> Iterator[str]:
+    if "enum" in schema:
+        values = [f"`{value}`" for value in schema["enum"]]
+        yield f"Always {values[0]}." if len(values) == 1 else f"One of {', '.join(values)}."
+    if span := _span(schema, "minimum", "maximum"):
+        yield f"{span}."
+    if span := _span(schema, "minLength", "maxLength"):
+        yield f"{span} characters."
+    if span := _span(schema, "minItems", "maxItems"):
+        yield f"{span} entries."
+    # A format already implies the pattern.
+    if "pattern" in schema and "format" not in schema:
+        yield f"Matches `{schema['pattern']}`."
+
+
+def _span(schema: Json, least: str, most: str) -> str:
+    low, high = schema.get(least), schema.get(most)
+    if low is None and high is None:
+        return ""
+    if high is None:
+        return f"At least {low}"
+    return f"At most {high}" if low is None else f"{low} to {high}"
+
+
+# A curl command for each operation. The reader sets $QD_URL, $QD_KEY, $QD_WORKSPACE and the ids of the path.
+
+
+def curl_command(document: Json, method: str, path: str, operation: Json) -> str:
+    address = re.sub(r"{(\w+)}", lambda found: f"${found[1].upper()}", path) + _query(document, operation)
+    content = operation.get("requestBody", {}).get("content", {})
+    verb = "" if method == "get" or content else f" -X {method.upper()}"
+    lines = [f'curl{verb} "$QD_URL{address}"', '-H "Authorization: Bearer $QD_KEY"']
+    for parameter in (resolve(document, each) for each in operation["parameters"]):
+        if parameter["name"] == "Service-Workspace" and parameter["required"]:
+            lines.append('-H "Service-Workspace: $QD_WORKSPACE"')
+        if parameter["name"] == "Idempotency-Key":
+            lines.append('-H "Idempotency-Key: $(uuidgen)"')
+    packing = ""
+    if JSON in content:
+        body = msgspec.json.format(msgspec.json.encode(content[JSON].get("example", {})), indent=2).decode()
+        lines += [f'-H "Content-Type: {JSON}"', f"-d {shlex.quote(body)}"]
+    elif GZIP in content:
+        packing = "tar -C my-skill -czf - . |\n"
+        lines += [f'-H "Content-Type: {GZIP}"', "--data-binary @-"]
+    success = next(iter(operation["responses"].values()))
+    if any(media["schema"] == BINARY for media in success.get("content", {}).values()):
+        # Save under the file name from the server.
+        lines.append("-OJ")
+    return packing + " \\\n  ".join(lines)
+
+
+def _query(document: Json, operation: Json) -> str:
+    """The required query parameters with their example values."""
+    parameters = (resolve(document, each) for each in operation["parameters"])
+    given = {each["name"]: each["example"] for each in parameters if each["in"] == "query" and each["required"]}
+    return f"?{urlencode(given)}" if given else ""
 
 
 class _Described(msgspec.Struct, frozen=True):

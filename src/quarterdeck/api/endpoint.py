@@ -8,14 +8,12 @@ from msgspec import Struct
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from quarterdeck.auth.rate_limits.headers import RateLimitHeaders
-from quarterdeck.auth.rate_limits.limiter import RateLimiter, RequestLimit
+from quarterdeck.auth.rate_limiter import RateLimiter, RateLimitHeaders, RequestLimit
 from quarterdeck.core import etags
 from quarterdeck.core.call import Answer
 from quarterdeck.core.errors import Kind, ServiceError
 from quarterdeck.core.settings import HttpSettings
-from quarterdeck.http.client_version import check_client
-from quarterdeck.http.cors import is_preflight, preflight_response
+from quarterdeck.http.cors import check_client, is_preflight, preflight_response
 from quarterdeck.http.middleware import EXTRA_HEADERS
 from quarterdeck.http.operation import Operation, Result, bind
 from quarterdeck.http.request import Request

@@ -5,13 +5,13 @@ from importlib.metadata import version
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from starlette.responses import Response
 from starlette.types import Receive, Scope
 
+from quarterdeck.agents import model as agent_definitions
 from quarterdeck.api.endpoint import Respond
-from quarterdeck.api.error_docs import noun
-from quarterdeck.api.error_responses import LIMIT_HEADERS, ErrorResponses
-from quarterdeck.api.examples import EXAMPLES
+from quarterdeck.api.error_docs import LIMIT_HEADERS, ErrorResponses, noun
 from quarterdeck.api.openapi_parts import (
     DESCRIPTION,
     DOWNLOAD_HEADERS,
@@ -23,10 +23,56 @@ from quarterdeck.api.openapi_parts import (
     camel_case,
     reference,
 )
+from quarterdeck.api_keys import model as api_keys
+from quarterdeck.auth import model as auth
+from quarterdeck.changes.audit import model as audit
+from quarterdeck.connections.credentials import model as credentials
+from quarterdeck.connections.servers import model as mcp_servers
+from quarterdeck.events import model as events
+from quarterdeck.files import model as files
 from quarterdeck.http.operation import Operation, Payload, Query
 from quarterdeck.http.request import BYTES, GZIP
 from quarterdeck.http.responses import JSON, ErrorBody, json_response
 from quarterdeck.http.schemas import BINARY, NUMBER, UUID
+from quarterdeck.insights.activity import model as activity
+from quarterdeck.insights.agent_stats import model as agent_stats
+from quarterdeck.insights.usage import model as usage
+from quarterdeck.models import catalog as agents
+from quarterdeck.runs import action_model as actions
+from quarterdeck.runs import model as runs
+from quarterdeck.session_files import model as workspace_files
+from quarterdeck.sessions import model as sessions
+from quarterdeck.sessions import token_model as session_tokens
+from quarterdeck.skills import model as skills
+from quarterdeck.webhooks import model as webhooks
+from quarterdeck.workspaces import model as workspaces
+
+# One example value of each request and response type, for the OpenAPI document.
+
+_PACKAGES = (
+    actions,
+    activity,
+    agent_definitions,
+    agent_stats,
+    agents,
+    api_keys,
+    audit,
+    auth,
+    credentials,
+    events,
+    files,
+    mcp_servers,
+    runs,
+    session_tokens,
+    sessions,
+    skills,
+    usage,
+    webhooks,
+    workspace_files,
+    workspaces,
+)
+EXAMPLES: dict[Any, Struct] = {type(example): example for package in _PACKAGES for example in package.EXAMPLES}
+
 
 Json = dict[str, Any]
 

@@ -34,7 +34,7 @@ from quarterdeck.insights.activity.http import get_activity
 from quarterdeck.insights.agent_stats.http import get_agent_stats
 from quarterdeck.insights.usage.http import get_usage
 from quarterdeck.models.http import list_models
-from quarterdeck.runs.actions.http import get_action, list_actions, resolve_action
+from quarterdeck.runs.action_http import get_action, list_actions, resolve_action
 from quarterdeck.runs.http import cancel_run, discard_input, get_run, list_session_runs, retry_run, submit_input
 from quarterdeck.session_files.http import download_session_archive, download_session_file, list_session_files
 from quarterdeck.sessions.http import (
@@ -46,7 +46,7 @@ from quarterdeck.sessions.http import (
     get_session,
     list_sessions,
 )
-from quarterdeck.sessions.tokens.http import create_session_token, list_session_tokens, revoke_session_token
+from quarterdeck.sessions.token_http import create_session_token, list_session_tokens, revoke_session_token
 from quarterdeck.skills.http import (
     change_skill,
     create_skill,

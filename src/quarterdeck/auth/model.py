@@ -7,6 +7,7 @@ from uuid import UUID
 from msgspec import Meta, Struct
 
 from quarterdeck.core.actors import ActorBody, Permission
+from quarterdeck.core.example_ids import ADA, API_KEY, WORKSPACE
 from quarterdeck.core.text_types import Moment
 
 
@@ -31,3 +32,20 @@ class CallerBody(Struct, frozen=True, kw_only=True):
     ]
     expires_at: Annotated[Moment | None, Meta(description="null: never.")]
     user: Annotated[ActorBody, Meta(description="Who created the credential.")]
+
+
+EXAMPLES = (
+    CallerBody(
+        kind=CallerKind.API_KEY,
+        id=API_KEY,
+        prefix="qd_live_4fT9wKx2",
+        label="build server",
+        permissions=[Permission.WORKSPACE_READ, Permission.SESSION_MANAGE],
+        workspace_id=WORKSPACE,
+        workspace_name="Analytical engines",
+        session_id=None,
+        may_resolve=False,
+        expires_at=None,
+        user=ADA,
+    ),
+)

@@ -117,3 +117,11 @@ async def caller(connection: Connection, principal: Principal) -> CallerBody | N
         expires_at=principal.expires_at,
         user=ActorBody(*actor),
     )
+
+
+_WORKSPACE_OF = "SELECT workspace_id FROM sessions WHERE id = %s"
+
+
+async def workspace_of(connection: Connection, session_id: UUID) -> UUID | None:
+    row = await (await connection.execute(_WORKSPACE_OF, (session_id,))).fetchone()
+    return None if row is None else row[0]

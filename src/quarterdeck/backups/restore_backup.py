@@ -12,7 +12,7 @@ from quarterdeck.backups.backup_file import BackupReader
 from quarterdeck.backups.model import ArchiveEntry, BackupError, Manifest, Progress, TableEntry
 from quarterdeck.backups.write_backup import check_owner
 from quarterdeck.blobs.blob_store import BlobStore
-from quarterdeck.blobs.spool import open_spool
+from quarterdeck.blobs.service import open_spool
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.settings import AuditSettings
 from quarterdeck.db import migrate, table_data

@@ -17,7 +17,7 @@ from msgspec import Struct
 from quarterdeck.blobs import store
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.model import PIECE_BYTES, Blob, StoredBlob
-from quarterdeck.blobs.spool import open_spool
+from quarterdeck.blobs.service import open_spool
 from quarterdeck.core.ids import new_id
 from quarterdeck.db.database import Connection, Database
 

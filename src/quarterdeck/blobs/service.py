@@ -1,7 +1,10 @@
 """Stores contents as blobs, and reads them."""
 
+import tempfile
 from collections.abc import AsyncGenerator, Hashable, Iterable, Mapping
+from pathlib import Path
 from typing import IO
+from uuid import UUID
 
 from msgspec import Struct
 
@@ -53,3 +56,53 @@ async def pieces(blobs: BlobStore, blob: Blob, start: int, end: int) -> AsyncGen
         except FileNotFoundError as fault:
             raise errors.internal() from fault
         yield piece
+
+
+# Deletes blobs that nothing refers to.
+
+_SWEEP_BATCH = 100
+
+
+async def sweep_blobs(database: Database, blobs: BlobStore, orphan_hours: int) -> int:
+    """Deletes blobs that no row refers to and nobody has touched for `orphan_hours`. The row is deleted before the
+    content, in a transaction of its own, so that no transaction waits for the store."""
+
+    async def condemn(connection: Connection) -> int:
+        found = await store.old(connection, orphan_hours, _SWEEP_BATCH)
+        condemned = [one for one in found if await store.lock_unused(connection, one, orphan_hours)]
+        for sha256 in condemned:
+            await store.condemn(connection, sha256)
+        return len(condemned)
+
+    async def find_condemned(connection: Connection) -> list[tuple[bytes, UUID]]:
+        return await store.condemned(connection, _SWEEP_BATCH)
+
+    while await database.transaction(condemn, repeatable=True):
+        pass
+    removed = 0
+    while condemned := await database.read(find_condemned):
+        for sha256, generation in condemned:
+            await blobs.delete(sha256.hex(), generation)
+
+            async def forget(connection: Connection, sha256: bytes = sha256, generation: UUID = generation) -> None:
+                await store.forget(connection, sha256, generation)
+
+            await database.transaction(forget, repeatable=True)
+        removed += len(condemned)
+    return removed
+
+
+# Temporary files, in memory while they are small. They have no name, so a crash leaves none.
+
+# Larger ones are on disk. Most bundles are a few kilobytes; the limit is megabytes.
+_IN_MEMORY_BYTES = 256 * 1024
+
+
+def open_spool(folder: Path) -> IO[bytes]:
+    return tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES, dir=str(folder))
+
+
+def spool_folder(data_dir: Path) -> Path:
+    folder = data_dir / "spool"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder

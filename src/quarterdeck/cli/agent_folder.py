@@ -15,8 +15,9 @@ from quarterdeck.cli.agent_template import AGENT_YAML, INSTRUCTIONS
 from quarterdeck.cli.exit_codes import CliError, ExitCode
 from quarterdeck.cli.session_options import split_version
 from quarterdeck.core.text_types import Line
-from quarterdeck.models.model import ModelOptions, ToolSpec
+from quarterdeck.models.model import ModelOptions
 from quarterdeck.sandbox.manifest import WorkspaceKind
+from quarterdeck.tools.model import ToolSpec
 
 if TYPE_CHECKING:
     from quarterdeck.client import Client

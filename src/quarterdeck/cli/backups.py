@@ -10,7 +10,7 @@ from quarterdeck.backups.model import BackupError
 from quarterdeck.backups.restore_backup import Restore, check_backup
 from quarterdeck.backups.write_backup import write_backup
 from quarterdeck.blobs.blob_store import open_blob_store
-from quarterdeck.blobs.spool import spool_folder
+from quarterdeck.blobs.service import spool_folder
 from quarterdeck.cli.database import app_role, owner_url
 from quarterdeck.cli.exit_codes import CliError, ExitCode
 from quarterdeck.cli.output import progress_bar

@@ -4,7 +4,7 @@ import asyncio
 
 from quarterdeck.blobs.blob_store import BlobStore, open_blob_store, open_fallback_store
 from quarterdeck.blobs.move import Move, Moved, are_same
-from quarterdeck.blobs.spool import spool_folder
+from quarterdeck.blobs.service import spool_folder
 from quarterdeck.cli.database import migrated
 from quarterdeck.cli.exit_codes import CliError, ExitCode
 from quarterdeck.cli.output import progress_bar

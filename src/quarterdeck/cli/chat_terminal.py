@@ -3,12 +3,17 @@ inputs and the input line."""
 
 import asyncio
 import os
+import shlex
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import get_app, in_terminal
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
+from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import FormattedText, StyleAndTextTuples
 from prompt_toolkit.history import InMemoryHistory
@@ -17,13 +22,40 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.renderer import print_formatted_text
 
 from quarterdeck.cli.chat_actions import AnswerPrompt, Field, InvalidAnswer
-from quarterdeck.cli.chat_attach import ATTACH, AttachCompleter, typed_path
 from quarterdeck.cli.chat_session import ChatSession, run_until_first
 from quarterdeck.cli.chat_view import STYLE, Fragments, block_lines, live_lines
 from quarterdeck.cli.conversation import CancelRun, Quit
 from quarterdeck.cli.conversation_parts import Block, Kind
 from quarterdeck.client.models import Delivery
 from quarterdeck.core.text_types import storable
+
+# The command `/attach FILE` of `qd chat`.
+
+ATTACH = "/attach "
+
+
+class AttachCompleter(Completer):
+    """Completes the path after `/attach`."""
+
+    def __init__(self) -> None:
+        self._paths = PathCompleter(expanduser=True)
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        before = document.text_before_cursor
+        if before.startswith(ATTACH):
+            path = before.removeprefix(ATTACH).lstrip()
+            yield from self._paths.get_completions(Document(path, len(path)), complete_event)
+
+
+def typed_path(given: str) -> Path:
+    """As typed or completed. Files that are dropped on a terminal are quoted as for a shell."""
+    path = Path(given).expanduser()
+    if not path.exists():
+        with suppress(ValueError):
+            words = shlex.split(given)
+            path = Path(words[0]).expanduser() if len(words) == 1 else path
+    return path
+
 
 HELP = """\
 Enter             Send. While a run is active, the message steers it.

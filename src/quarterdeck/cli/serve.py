@@ -12,7 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from quarterdeck.app import load_app
 from quarterdeck.cli.database import app_role, app_url, session_url
-from quarterdeck.connections.mcp.commands import CommandsError, read_commands
+from quarterdeck.connections.mcp.model import CommandsError, read_commands
 from quarterdeck.core.settings import Settings, SettingsError, variable
 from quarterdeck.core.trace_export import check_tracing
 from quarterdeck.db.database import connection_options
@@ -107,7 +107,7 @@ def _check_redis_url(settings: Settings) -> None:
     """Separate from the other settings, because their error messages quote the value and this may hold a password."""
     if settings.limit.redis_url is None:
         return
-    from quarterdeck.auth.rate_limits.redis_backend import is_redis_url
+    from quarterdeck.auth.redis_rate_limits import is_redis_url
 
     if not is_redis_url(settings.limit.redis_url):
         raise SettingsError("QUARTERDECK_LIMIT_REDIS_URL is not a redis://, rediss:// or unix:// URL")

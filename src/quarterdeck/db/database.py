@@ -19,8 +19,7 @@ from quarterdeck.core import errors
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db import driver_errors, pool
-from quarterdeck.db.connection_settings import SCHEMA as SCHEMA
-from quarterdeck.db.connection_settings import app_settings, as_options
+from quarterdeck.db.pool import app_settings, as_options
 
 T = TypeVar("T")
 Connection = pool.Connection

@@ -19,7 +19,8 @@ from psycopg import sql
 
 from quarterdeck.core.settings import AuditSettings
 from quarterdeck.db.connection_limits import encoding_error
-from quarterdeck.db.database import SCHEMA, Connection
+from quarterdeck.db.database import Connection
+from quarterdeck.db.pool import SCHEMA
 from quarterdeck.db.roles import USUAL_ROLE, AppRole, OwnConnection, close_database, granted, prepare_role
 
 JOBS_SCHEMA = "jobs"

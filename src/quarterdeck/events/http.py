@@ -14,7 +14,7 @@ from quarterdeck.events import service
 from quarterdeck.events.hub import EventHub
 from quarterdeck.events.model import DeltaBody, EventBody, EventPage, RetryBody
 from quarterdeck.events.page_loader import PageLoader
-from quarterdeck.events.stream_places import StreamPlaces
+from quarterdeck.events.stream_slots import StreamPlaces
 from quarterdeck.http.operation import Query, Refusal, operation
 from quarterdeck.http.request import Request
 from quarterdeck.http.sse import EVENT_STREAM, EventStream

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
+from quarterdeck.core.example_ids import EVENING, RUN, SESSION
 from quarterdeck.core.text_types import Moment
 
 
@@ -94,3 +95,15 @@ class NewEvent(Struct, frozen=True):
     type: EventType
     data: dict[str, Any]
     record: Any = None
+
+
+_ACCEPTED = EventBody(
+    id=117,
+    session_id=SESSION,
+    run_id=RUN,
+    type=EventType.INPUT_ACCEPTED,
+    created_at=EVENING,
+    data={"input_id": "0192f0d3-8c5e-7e02-9f71-1b5a3c7d9f09", "text": "Summarise the incidents of this week."},
+)
+
+EXAMPLES = (EventPage([_ACCEPTED], None),)

@@ -7,8 +7,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from quarterdeck.auth.access import Access
-from quarterdeck.auth.visibility import visible_session
+from quarterdeck.auth.access import Access, visible_session
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Call
 from quarterdeck.core.pages import LogPageRequest
@@ -18,7 +17,7 @@ from quarterdeck.events import store
 from quarterdeck.events.hub import EventHub
 from quarterdeck.events.model import DeltaBody, EventPage, RetryBody
 from quarterdeck.events.page_loader import LogPage, PageLoader
-from quarterdeck.events.stream_places import StreamPlaces
+from quarterdeck.events.stream_slots import StreamPlaces
 from quarterdeck.events.subscription import Signal, Subscription
 
 # A page that reaches this size holds fewer events than were asked for.

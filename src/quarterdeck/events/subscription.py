@@ -5,7 +5,7 @@ from collections import deque
 from enum import Enum
 from uuid import UUID
 
-from quarterdeck.auth.visibility import is_session_visible
+from quarterdeck.auth.access import is_session_visible
 from quarterdeck.core.actors import Credential, Permission, Principal
 from quarterdeck.events.model import DeltaBody, Head, RetryBody
 

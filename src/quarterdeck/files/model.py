@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 
 from quarterdeck.blobs.model import Blob
 from quarterdeck.core.actors import ActorBody
+from quarterdeck.core.example_ids import ADA, FILE, MORNING, WORKSPACE
 from quarterdeck.core.text_types import Moment
 
 
@@ -33,3 +34,17 @@ class Upload(Struct, frozen=True):
     media_type: str
     bytes: int
     sha256: str
+
+
+EXAMPLES = (
+    FileBody(
+        id=FILE,
+        workspace_id=WORKSPACE,
+        name="incidents.csv",
+        media_type="text/csv",
+        bytes=48_213,
+        sha256="2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae",
+        created_at=MORNING,
+        created_by=ADA,
+    ),
+)

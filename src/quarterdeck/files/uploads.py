@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import IO
 from uuid import UUID
 
-from quarterdeck.blobs.spool import open_spool
-from quarterdeck.core.places import Places, hold_place
+from quarterdeck.blobs.service import open_spool
 from quarterdeck.core.settings import BundleSettings, FileSettings
+from quarterdeck.core.slots import Places, hold_place
 
 # Collected before they are written in a thread. Smaller bodies are not worth one.
 _BATCH_BYTES = 256 * 1024

@@ -16,9 +16,9 @@ from starlette.types import Receive, Scope, Send
 
 from quarterdeck.core import errors
 from quarterdeck.core.errors import ServiceError
-from quarterdeck.http.disconnect import client_left
 from quarterdeck.http.request import Request
 from quarterdeck.http.responses import error_response
+from quarterdeck.http.sse import client_left
 
 _WHOLE, _PART, _NOT_MODIFIED = 200, 206, 304
 # Several ranges, other units and malformed values are ignored, as RFC 9110 allows: the response is the whole content.

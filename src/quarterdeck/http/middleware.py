@@ -14,8 +14,8 @@ from quarterdeck.core.secrets import redact
 from quarterdeck.core.settings import HttpSettings
 from quarterdeck.http import cors
 from quarterdeck.http.request import REQUEST_ID_STATE
+from quarterdeck.http.request_body import UnreadBody
 from quarterdeck.http.responses import error_response
-from quarterdeck.http.unread_body import UnreadBody
 
 REQUEST_ID = "x-request-id"
 _REQUEST_ID_NAME = REQUEST_ID.encode()

@@ -1,17 +1,183 @@
 """Receiving request bodies, with limits on size and time."""
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from functools import cache
+from types import GenericAlias
 from typing import Any, TypeVar
 
 import msgspec
-from starlette.types import Receive
+from msgspec import inspect
+from starlette.datastructures import Headers
+from starlette.types import Message, Receive
 
 from quarterdeck.core import errors
 from quarterdeck.core.settings import HttpSettings
-from quarterdeck.http.body_errors import readable
-from quarterdeck.http.body_fields import check_fields
+
+# Readable messages for request bodies of the wrong form: which values are allowed, and what a pattern means.
+
+_BAD_VALUE = re.compile(r"Invalid enum value '(.*)' - at `\$([^`]*)`", re.DOTALL)
+_BAD_KEY = re.compile(r"Expected `str` matching regex .* - at `key` in `\$([^`]*)`", re.DOTALL)
+UNKNOWN_FIELD = "Object contains unknown field"
+_UNKNOWN_FIELD = re.compile(UNKNOWN_FIELD + r" `(.*?)`(?: - at `\$([^`]*)`)?", re.DOTALL)
+_ANY_KEY = "[...]"
+# Long values would push the allowed ones out of the message.
+_VALUE_CHARACTERS = 100
+
+
+def readable(fault: msgspec.DecodeError, raw: bytes, body_type: type) -> str:
+    message = str(fault)
+    if found := _BAD_VALUE.fullmatch(message):
+        value, path = found.groups()
+        if allowed := _values(_type_at(body_type, path)):
+            place = _with_key(path, raw, value)
+            return f"Invalid value '{value[:_VALUE_CHARACTERS]}' - at `${place}`. Allowed: {', '.join(allowed)}"
+    if found := _BAD_KEY.fullmatch(message):
+        path = found[1]
+        expected = _type_at(body_type, path)
+        key_type = expected.key_type if isinstance(expected, inspect.DictType) else None
+        if isinstance(key_type, inspect.Metadata) and key_type.extra_json_schema:
+            return f"Invalid key in `${path}`. A key is: {key_type.extra_json_schema['description']}"
+    if found := _UNKNOWN_FIELD.fullmatch(message):
+        name, path = found[1], found[2] or ""
+        expected = _type_at(body_type, path)
+        known = [field.encode_name for field in expected.fields] if isinstance(expected, inspect.StructType) else []
+        place = f" - at `${path}`" if path else ""
+        return f"{UNKNOWN_FIELD} `{name[:_VALUE_CHARACTERS]}`{place}. Known: {', '.join(known) or 'none'}"
+    return message
+
+
+def _values(expected: inspect.Type | None) -> list[str]:
+    if isinstance(expected, inspect.EnumType):
+        return [str(member.value) for member in expected.cls]
+    return list(map(str, expected.values)) if isinstance(expected, inspect.LiteralType) else []
+
+
+def _type_at(body_type: type, path: str) -> inspect.Type | None:
+    """The type at a path such as `.skills[0].version`. None: there is none, or more than one."""
+    current = _plain(inspect.type_info(body_type))
+    for part in re.findall(r"\[[^\]]*\]|[^.\[]+", path):
+        if isinstance(current, inspect.StructType):
+            current = _plain(next((field.type for field in current.fields if field.encode_name == part), None))
+        elif isinstance(current, inspect.DictType):
+            current = _plain(current.value_type)
+        elif isinstance(current, inspect.ListType):
+            current = _plain(current.item_type)
+        else:
+            return None
+    return current
+
+
+def _plain(found: inspect.Type | None) -> inspect.Type | None:
+    """Without descriptions and null."""
+    while isinstance(found, inspect.Metadata):
+        found = found.type
+    if isinstance(found, inspect.UnionType):
+        others = [one for one in found.types if not isinstance(one, inspect.NoneType)]
+        return _plain(others[0]) if len(others) == 1 else None
+    return found
+
+
+def _with_key(path: str, raw: bytes, value: str) -> str:
+    """msgspec does not name the key of an object without fixed names. Finds it by its value."""
+    place = path.removesuffix(_ANY_KEY)
+    if place == path or "[" in place:
+        return path
+    try:
+        current: Any = msgspec.json.decode(raw)
+        for name in place.split(".")[1:]:
+            current = current[name]
+        return f"{place}.{next(key for key, found in current.items() if found == value)}"
+    except (msgspec.DecodeError, RecursionError, LookupError, StopIteration):
+        return path
+
+
+# Discards the rest of a request body before an early response.
+#
+# A 401 or 413 is often known before the body has arrived. A server that closes the connection then resets it while the
+# client is still sending, and most clients report a broken pipe instead of the response.
+
+
+class UnreadBody:
+    def __init__(self, headers: Headers, receive: Receive, settings: HttpSettings) -> None:
+        self._receive = receive
+        self._settings = settings
+        # A client that sent Expect has not sent its body and waits for the status first.
+        self._is_coming = "expect" not in headers and (
+            "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+        )
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] != "http.request" or not message.get("more_body", False):
+            self._is_coming = False
+        return message
+
+    async def discard(self) -> None:
+        """Receive the rest, within limits of time. Memory stays flat: each piece is dropped."""
+        if not self._is_coming:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.drain_seconds):
+                while self._is_coming:
+                    async with asyncio.timeout(self._settings.drain_stall_seconds):
+                        await self.receive()
+
+
+# Finds fields of a request body that its type does not have, also in objects inside it.
+#
+# Not with `forbid_unknown_fields` at the types themselves: they are also read from the database, where during an
+# upgrade a newer release may have written fields that this release lacks. A copy of each type knows the names only, and
+# skips all values besides objects with named fields.
+
+
+def check_fields(raw: bytes, type_: type) -> None:
+    """Raises msgspec.ValidationError for an unknown field. Values of a wrong type are left to the type itself."""
+    try:
+        _body_fields_decoder(type_).decode(raw)
+    except msgspec.ValidationError as fault:
+        if str(fault).startswith(UNKNOWN_FIELD):
+            raise
+
+
+@cache
+def _body_fields_decoder(type_: type) -> msgspec.json.Decoder[Any]:
+    names = _names(inspect.type_info(type_))
+    return msgspec.json.Decoder(msgspec.Raw if names is None else names)
+
+
+def _names(found: inspect.Type) -> Any:
+    """The copy. None: a value of any shape."""
+    match found:
+        case inspect.Metadata():
+            return _names(found.type)
+        case inspect.UnionType():
+            copies = [copy for copy in map(_names, found.types) if copy is not None]
+            assert len(copies) <= 1, "objects and lists in a union cannot be told apart"
+            return copies[0] if copies else None
+        case inspect.StructType():
+            return _struct_names(found)
+        case inspect.DictType():
+            values = _names(found.value_type)
+            return None if values is None else GenericAlias(dict, (str, values))
+        case inspect.ListType():
+            items = _names(found.item_type)
+            return None if items is None else GenericAlias(list, (items,))
+    return None
+
+
+def _struct_names(found: inspect.StructType) -> type[msgspec.Struct]:
+    fields = []
+    for field in found.fields:
+        copy = _names(field.type)
+        # Whether it is required is for the type itself to say.
+        fields.append((field.name, msgspec.Raw if copy is None else copy | None, None))
+    renamed = {field.name: field.encode_name for field in found.fields}
+    return msgspec.defstruct(found.cls.__name__, fields, rename=renamed, kw_only=True, forbid_unknown_fields=True)
+
 
 T = TypeVar("T")
 

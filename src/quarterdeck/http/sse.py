@@ -13,7 +13,14 @@ from contextlib import AbstractContextManager, suppress
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from quarterdeck.http.disconnect import client_left
+# Noticing that a client has disconnected.
+
+
+async def client_left(receive: Receive) -> None:
+    """Return once the client has disconnected."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
 
 EVENT_STREAM = "text/event-stream"
 # X-Accel-Buffering: nginx passes the stream on without buffering it.

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from quarterdeck.core.agent_settings import ModelSettings
+from quarterdeck.core.settings import ModelSettings
 from quarterdeck.core.text_types import storable
 from quarterdeck.models.model import Attachment, Content, ResultImage, ToolResult, Turn, UserTurn
 

@@ -26,22 +26,22 @@ from pydantic_ai.messages import (
 from pydantic_ai.tools import ToolDefinition
 from pydantic_core import PydanticSerializationError
 
-from quarterdeck.core.json_values import is_deeper
-from quarterdeck.core.text_types import storable
-from quarterdeck.models.arguments import MAX_LEVELS, read_arguments
+from quarterdeck.core.text_types import is_deeper, storable
 from quarterdeck.models.attachments import PDF, block, image_note, is_text
 from quarterdeck.models.context import with_results
 from quarterdeck.models.model import (
+    MAX_LEVELS,
     AssistantTurn,
     Attachment,
     Content,
     CutOff,
     ToolCall,
     ToolResult,
-    ToolSpec,
     Turn,
     UserTurn,
+    read_arguments,
 )
+from quarterdeck.tools.model import ToolSpec
 
 # Providers reject messages without a visible character; sessions accept them.
 _EMPTY = "(an empty message)"

@@ -1,14 +1,16 @@
 """The interface between a run and any model: turns, tools, steps, failures."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Protocol
 from uuid import UUID
 
+import msgspec
 from msgspec import Meta, Struct
 
-from quarterdeck.core.text_types import Text
+from quarterdeck.core.text_types import is_deeper, storable
+from quarterdeck.tools.model import ToolSpec
 
 # The argument that holds the model's text if it wrote no JSON object. Tools answer such a call with an error, so that
 # the model can try again. pydantic-ai uses the same name towards providers.
@@ -116,21 +118,6 @@ class ToolResult(Struct, frozen=True):
 Turn = UserTurn | AssistantTurn | ToolResult
 
 
-class ToolRule(StrEnum):
-    ALLOW = "allow"
-    ASK = "ask"
-    DENY = "deny"
-
-
-class ToolSpec(Struct, frozen=True):
-    """What a model is told about a tool. Sessions use it too, for the tools of their callers."""
-
-    # `$` alone would also match before a final newline.
-    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}(?![\s\S])")]
-    description: Annotated[Text, Meta(max_length=10_000)]
-    parameters: Annotated[dict[str, Any], Meta(description="JSON Schema with the type `object`.")]
-
-
 Temperature = Annotated[float, Meta(ge=0, le=2)]
 MaxOutputTokens = Annotated[int, Meta(ge=1, le=1_000_000)]
 ReasoningEffort = Literal["low", "medium", "high"]
@@ -205,3 +192,25 @@ class TransientFailure(Exception):
     def __init__(self, reason: str, retry_after_seconds: float | None = None) -> None:
         super().__init__(reason)
         self.retry_after_seconds = retry_after_seconds
+
+
+# Arguments of tool calls, as models write them.
+
+_MALFORMED_CHARACTERS = 2000
+# JSON is decoded recursively, and the possible depth depends on the stack: a document that a worker can decode may be
+# too deep for an API process. No tool needs arguments this deep.
+MAX_LEVELS = 100
+
+
+def read_arguments(written: str | Mapping[str, Any] | None) -> dict[str, Any]:
+    if not written:
+        return {}
+    try:
+        # Nearly all providers send text. The round trip turns other mappings into plain JSON.
+        text = written if isinstance(written, str) else msgspec.json.encode(written)
+        arguments = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError):
+        arguments = None
+    if not isinstance(arguments, dict) or is_deeper(arguments, MAX_LEVELS) or "\\u0000" in str(written):
+        return {MALFORMED_ARGUMENTS: storable(str(written)[:_MALFORMED_CHARACTERS])}
+    return arguments

@@ -12,7 +12,7 @@ import msgspec
 from quarterdeck.core import errors
 from quarterdeck.core.limited_process import ProcessFailed, run_limited
 from quarterdeck.core.logging import fields, log
-from quarterdeck.core.places import Places, hold_place
+from quarterdeck.core.slots import Places, hold_place
 from quarterdeck.models import schema_process
 from quarterdeck.models.model import ModelFailure
 

@@ -4,17 +4,37 @@ Imported only when such a model is used.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from decimal import Decimal
+from http import HTTPStatus
 from typing import Any, cast
 
 import httpx2
+from anthropic.types.beta import BetaContentBlockParam, BetaRequestDocumentBlockParam
+from genai_prices import calc_price
+from msgspec import Struct
 from msgspec.structs import replace as replace_fields
 from pydantic_ai import models as library
 from pydantic_ai.direct import model_request_stream
-from pydantic_ai.exceptions import ModelAPIError, UnexpectedModelBehavior, UserError
+from pydantic_ai.exceptions import (
+    ModelAPIError,
+    ModelAuthenticationError,
+    ModelConnectionError,
+    ModelContextWindowExceededError,
+    ModelHTTPError,
+    ModelNotFoundError,
+    ModelQuotaExceededError,
+    ModelRateLimitError,
+    ModelRequestRejectedError,
+    ModelServerError,
+    ModelUnavailableError,
+    UnexpectedModelBehavior,
+    UserError,
+)
 from pydantic_ai.messages import (
+    CachePoint,
     ModelMessage,
     ModelResponse,
     ModelResponseStreamEvent,
@@ -24,14 +44,19 @@ from pydantic_ai.messages import (
     TextPartDelta,
     ThinkingPartDelta,
     ToolCallPartDelta,
+    UserPromptPart,
 )
+from pydantic_ai.models import Model
+from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.output import OutputObjectDefinition
+from pydantic_ai.providers import infer_provider
 from pydantic_ai.settings import ModelSettings
 
 from quarterdeck.core.logging import fields, log
+from quarterdeck.core.secrets import redact
 from quarterdeck.core.text_types import storable
-from quarterdeck.models.ignored_settings import ignored_settings
-from quarterdeck.models.messages import to_definition, to_messages, to_turn
+from quarterdeck.models.catalog import ANTHROPIC, OPENAI, OPENAI_CHAT
+from quarterdeck.models.messages import document_names, to_definition, to_messages, to_turn
 from quarterdeck.models.model import (
     NO_OPTIONS,
     ContextExceeded,
@@ -40,15 +65,249 @@ from quarterdeck.models.model import (
     OnText,
     RequestRefused,
     Step,
-    ToolSpec,
     TransientFailure,
     Turn,
 )
-from quarterdeck.models.model_spans import add_options, add_response
 from quarterdeck.models.output_schema import output_instructions
-from quarterdeck.models.pricing import cost_usd
-from quarterdeck.models.provider_connections import COMMON_EFFORT, Connection
-from quarterdeck.models.provider_failures import reason_of, to_failure
+from quarterdeck.models.retry import add_options, add_response
+from quarterdeck.tools.model import ToolSpec
+
+# pydantic-ai's model of Anthropic, with the names of documents, which it does not send.
+
+
+class NamingModel(AnthropicModel):
+    async def _map_user_prompt(
+        self, part: UserPromptPart, *, include_citations: bool = False
+    ) -> AsyncGenerator[BetaContentBlockParam | CachePoint]:
+        names = document_names(part)
+        async for block in super()._map_user_prompt(part, include_citations=include_citations):
+            if isinstance(block, dict) and block.get("type") == "document":
+                cast("BetaRequestDocumentBlockParam", block)["title"] = next(names)
+            yield block
+
+
+# Which settings pydantic-ai leaves out of requests, because the model does not take them. It only warns.
+#
+# The rules are those of its models for OpenAI and Anthropic. A test compares them with what is sent.
+
+_OPENAI_MODELS = "pydantic_ai.models.openai"
+
+
+def ignored_settings(model: Model, options: ModelOptions, *, common_effort: bool) -> tuple[str, ...]:
+    """`common_effort`: the effort is sent by the common setting, which pydantic-ai translates for each model."""
+    profile: Mapping[str, Any] = model.profile
+    # Its module is not imported for this: that takes long, and other providers do not need it.
+    is_openai = any(kind.__module__ == _OPENAI_MODELS for kind in type(model).__mro__)
+    takes_temperature = not profile.get("anthropic_disallows_sampling_settings", False)
+    if is_openai:
+        takes_temperature = _openai_takes_temperature(profile, options)
+    can_think = profile.get("supports_thinking", False) or profile.get("thinking_always_enabled", False)
+    takes_effort = can_think or not common_effort
+    return (
+        *(["temperature"] if options.temperature is not None and not takes_temperature else []),
+        *(["reasoning_effort"] if options.reasoning_effort is not None and not takes_effort else []),
+    )
+
+
+def _openai_takes_temperature(profile: Mapping[str, Any], options: ModelOptions) -> bool:
+    """Reasoning models take it only while they do not reason."""
+    if "temperature" in profile.get("openai_unsupported_model_settings", ()):
+        return False
+    if not profile.get("openai_supports_reasoning", False):
+        return True
+    efforts = profile.get("openai_reasoning_efforts")
+    can_be_off = profile.get("openai_supports_reasoning_effort_none", False) if efforts is None else "none" in efforts
+    reasons = options.reasoning_effort is not None or profile.get("thinking_enabled_by_default", False)
+    return can_be_off and not reasons
+
+
+# What the errors of pydantic-ai mean for a run: try again, send fewer turns, or fail.
+
+_REASON_CHARACTERS = 500
+_TRANSIENT = (ModelRateLimitError, ModelUnavailableError, ModelServerError, ModelConnectionError)
+_ABOUT_THE_ACCOUNT = (ModelQuotaExceededError, ModelAuthenticationError, ModelNotFoundError)
+_FINAL = (ModelRequestRejectedError, ModelQuotaExceededError)
+# Statuses that say something about the account, the model or the moment and nothing about the content of the request:
+# docs/decisions/0050.
+_NOT_ABOUT_CONTENT = (
+    HTTPStatus.UNAUTHORIZED,
+    HTTPStatus.PAYMENT_REQUIRED,
+    HTTPStatus.FORBIDDEN,
+    HTTPStatus.NOT_FOUND,
+    HTTPStatus.REQUEST_TIMEOUT,
+    HTTPStatus.CONFLICT,
+    HTTPStatus.TOO_MANY_REQUESTS,
+)
+
+
+def to_failure(fault: ModelAPIError, model_name: str, secrets: Sequence[str]) -> Exception:
+    if isinstance(fault, ModelContextWindowExceededError):
+        return ContextExceeded(f"The session is too long for {model_name}: {reason_of(fault, secrets)}")
+    status = fault.status_code if isinstance(fault, ModelHTTPError) else None
+    reason = f"{model_name} failed{f' with status {status}' if status else ''}: {reason_of(fault, secrets)}"
+    # No status: an error inside the stream, or a malformed response.
+    transient = isinstance(fault, _TRANSIENT) or status in (None, HTTPStatus.REQUEST_TIMEOUT)
+    if transient and not isinstance(fault, _FINAL):
+        return TransientFailure(reason, fault.retry_after)
+    if status is None or status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _NOT_ABOUT_CONTENT:
+        return ModelFailure(reason)
+    # Some providers say these with status 400.
+    return ModelFailure(reason) if isinstance(fault, _ABOUT_THE_ACCOUNT) else RequestRefused(reason)
+
+
+def reason_of(fault: Exception, secrets: Sequence[str]) -> str:
+    """One sentence of bounded length, without secrets."""
+    message = _provider_message(fault.body) if isinstance(fault, ModelAPIError) else None
+    return clean(message or str(_root(fault)) or type(_root(fault)).__name__, secrets)
+
+
+def clean(message: str, secrets: Sequence[str]) -> str:
+    text = " ".join(message.split())
+    for secret in secrets:
+        text = text.replace(secret, "[redacted]")
+    text = storable(redact(text))
+    text = text if len(text) <= _REASON_CHARACTERS else f"{text[:_REASON_CHARACTERS]}…"
+    return text if text.endswith((".", "…", "!", "?")) else f"{text}."
+
+
+def _root(fault: BaseException) -> BaseException:
+    """For a lost connection, the error of the operating system: the libraries only report the loss."""
+    if isinstance(fault, ModelConnectionError):
+        while fault.__cause__ is not None:
+            fault = fault.__cause__
+    return fault
+
+
+def _provider_message(body: object) -> str | None:
+    """The message in the body of a provider's error response. Its place differs between providers."""
+    if isinstance(body, dict):
+        inner = body.get("error", body)
+        message = inner.get("message") if isinstance(inner, dict) else inner
+        return message if isinstance(message, str) else None
+    return body if isinstance(body, str) else None
+
+
+# The HTTP clients of model providers. Each provider's library is imported with its first model.
+
+OPENAI_URL = "https://api.openai.com/v1"
+ANTHROPIC_URL = "https://api.anthropic.com"
+# OpenAI's own: the common setting is not sent to models that pydantic-ai does not know, such as self-hosted ones.
+_OPENAI_EFFORT = "openai_reasoning_effort"
+# The common one: pydantic-ai turns it into the form that the model takes, an effort or a budget of tokens.
+COMMON_EFFORT = "thinking"
+
+
+class Connection(Struct, frozen=True):
+    """One provider's HTTP client, shared by its models."""
+
+    model: Callable[[str], library.Model]
+    close: Callable[[], Awaitable[None]]
+    # Keys, which no message may contain.
+    secrets: tuple[str, ...]
+    # The setting of pydantic-ai that takes the reasoning effort.
+    effort_setting: str
+
+
+def connect_openai(api_key: str | None, base_url: str | None, *, chat: bool, store: bool) -> Connection:
+    """OpenAI, or a server that does as OpenAI does."""
+    from pydantic_ai.models.openai import OpenAIResponsesModelSettings
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    from quarterdeck.models.openai_client import ChatModel, OpenAIClient, ResponsesModel
+
+    # Both are always given: otherwise the library reads its own environment variables.
+    client = OpenAIClient(api_key=api_key or "no-key", base_url=base_url or OPENAI_URL, max_retries=0)
+    provider = OpenAIProvider(openai_client=client)
+    kind = ChatModel if chat else ResponsesModel
+    # OpenAI stores what it is not told about.
+    always = OpenAIResponsesModelSettings(openai_store=store)
+    secrets = (api_key,) if api_key else ()
+    return Connection(
+        lambda name: kind(name, provider=provider, settings=always), client.close, secrets, _OPENAI_EFFORT
+    )
+
+
+def connect_compatible(api_key: str | None, base_url: str) -> Connection:
+    """A server that is compatible with OpenAI's chat completions."""
+    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+    from quarterdeck.models.openai_client import ChatModel, OpenAIClient
+
+    client = OpenAIClient(api_key=api_key or "no-key", base_url=base_url, max_retries=0)
+    provider = OpenAICompatibleProvider("openai-compatible", openai_client=client)
+    secrets = (api_key,) if api_key else ()
+    return Connection(lambda name: ChatModel(name, provider=provider), client.close, secrets, _OPENAI_EFFORT)
+
+
+def connect_anthropic(api_key: str, base_url: str | None) -> Connection:
+    from anthropic import AsyncAnthropic
+    from pydantic_ai.providers.anthropic import AnthropicProvider
+
+    client = AsyncAnthropic(api_key=api_key, base_url=base_url or ANTHROPIC_URL, max_retries=0)
+    provider = AnthropicProvider(anthropic_client=client)
+    return Connection(lambda name: NamingModel(name, provider=provider), client.close, (api_key,), COMMON_EFFORT)
+
+
+def connect_by_name(provider_name: str, secrets: tuple[str, ...]) -> Connection:
+    """Any other provider of pydantic-ai, which reads keys and addresses from the environment."""
+    try:
+        provider = infer_provider(provider_name)
+    except (ImportError, UserError, ValueError) as fault:
+        # The catalog has checked what is needed: the package is there, but too old or broken, or a value is wrong.
+        raise ModelFailure(f"{provider_name} cannot be used: {clean(str(fault), secrets)}") from None
+    # OpenAI's and Groq's libraries retry by themselves.
+    if hasattr(provider.client, "max_retries"):
+        provider.client.max_retries = 0
+
+    async def close() -> None:
+        # Leaving the context closes the HTTP client that the provider has made.
+        async with provider:
+            pass
+
+    def model(name: str) -> library.Model:
+        return library.infer_model(f"{provider_name}:{name}", lambda _: provider)
+
+    return Connection(model, close, secrets, COMMON_EFFORT)
+
+
+# The cost of a request, by the list prices that genai-prices ships. Imported with the providers: it loads slowly.
+#
+# The list is part of the installed package. The library fetches a newer one only if a program starts its
+# `UpdatePrices`.
+
+# Also with a base URL: proxies and gateways mostly keep the names of the models behind them. Endpoints have no prices.
+_PRICE_LISTS = {
+    OPENAI: "openai",
+    OPENAI_CHAT: "openai",
+    ANTHROPIC: "anthropic",
+    "azure": "azure",
+    "bedrock": "aws",
+    "cohere": "cohere",
+    "deepseek": "deepseek",
+    "fireworks": "fireworks",
+    "google": "google",
+    "google-cloud": "google",
+    "groq": "groq",
+    "mistral": "mistral",
+    "moonshotai": "moonshotai",
+    "openrouter": "openrouter",
+    "together": "together",
+    "xai": "x-ai",
+}
+
+
+def cost_usd(model: str, usage: object) -> Decimal | None:
+    """`usage` has the attributes of pydantic-ai's RequestUsage. None: the price of the model is unknown."""
+    provider, _, name = model.partition(":")
+    try:
+        return calc_price(usage, name, provider_id=_PRICE_LISTS[provider]).total_price
+    except LookupError:
+        return None
+    except Exception as fault:
+        # A compatible server may report numbers that contradict each other. An answer without a price is still stored.
+        log.warning("the usage of a request has no price", exc_info=fault, extra=fields(model=model))
+        return None
+
 
 # Twice the longest output of any model today. Bounds the memory that an endless answer can take.
 ANSWER_CHARACTERS = 4 * 1024 * 1024

@@ -6,14 +6,13 @@ Provider libraries are slow to import. They are imported in a thread when the fi
 import asyncio
 from typing import TYPE_CHECKING
 
-from quarterdeck.core.agent_settings import ModelSettings
+from quarterdeck.core.settings import ModelSettings
 from quarterdeck.models.catalog import ANTHROPIC, OPENAI, OPENAI_CHAT, ModelCatalog
 from quarterdeck.models.demo import DEMO, DemoModel
 from quarterdeck.models.model import NO_OPTIONS, Model, ModelOptions
 
 if TYPE_CHECKING:
-    from quarterdeck.models.provider_connections import Connection
-    from quarterdeck.models.providers import ProviderModel
+    from quarterdeck.models.providers import Connection, ProviderModel
 
 # Callers choose the names, so the number of names is unbounded.
 _MAX_MODELS = 64
@@ -63,7 +62,7 @@ class ModelRegistry:
             return self._connections[provider]
 
     def _connect(self, provider: str) -> "Connection":
-        from quarterdeck.models import provider_connections as connections
+        from quarterdeck.models import providers as connections
 
         endpoint = self._catalog.endpoint(provider)
         if endpoint is not None:

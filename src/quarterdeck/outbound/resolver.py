@@ -9,7 +9,7 @@ from functools import partial
 from ipaddress import ip_address
 from uuid import UUID
 
-from quarterdeck.core.places import Places
+from quarterdeck.core.slots import Places
 from quarterdeck.outbound.rules import IpAddress
 
 # Returns the addresses of a host, in the order to try them. Raises OSError.

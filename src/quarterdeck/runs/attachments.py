@@ -3,9 +3,8 @@
 from typing import Any
 
 from quarterdeck.core import errors
-from quarterdeck.core.agent_settings import ModelSettings, WorkspaceSettings
 from quarterdeck.core.errors import ServiceError
-from quarterdeck.core.settings import FileSettings
+from quarterdeck.core.settings import FileSettings, ModelSettings, WorkspaceSettings
 from quarterdeck.models.attachments import description_of_taken, taken_by
 from quarterdeck.models.catalog import ModelCatalog
 from quarterdeck.runs.model import AttachmentRequest, InputEvent, Verdict

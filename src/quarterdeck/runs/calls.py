@@ -3,16 +3,23 @@
 As in lifecycle.py, every write carries the number of the attempt.
 """
 
+from collections.abc import Sequence
+from uuid import UUID
+
+import msgspec
 from msgspec import Struct
 
+from quarterdeck.connections.mcp.model import McpTool, PinnedTool, PinnedTools, UnavailableServer
+from quarterdeck.connections.mcp.model import pin as pin_definitions
+from quarterdeck.connections.servers import service as mcp_servers
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.events import log as events
-from quarterdeck.events.model import NewEvent
+from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.events.notifications import announce_events
-from quarterdeck.runs import calls_store as store
+from quarterdeck.runs import action_records as actions
 from quarterdeck.runs import lifecycle_store
-from quarterdeck.runs.actions import records as actions
-from quarterdeck.runs.actions.model import CallAction, RememberedTool
+from quarterdeck.runs import lifecycle_store as store
+from quarterdeck.runs.action_model import CallAction, RememberedTool
 from quarterdeck.runs.lifecycle import Lease, Superseded
 from quarterdeck.sandbox.manifest import FileChanges
 from quarterdeck.session_files import records as workspace_files
@@ -30,7 +37,7 @@ class CallStates(Struct, frozen=True):
 
 async def states(connection: Connection, lease: Lease, step: int, call_id: str) -> CallStates:
     return CallStates(
-        await store.started_calls(connection, lease.session_id, lease.run_id),
+        await lifecycle_store.started_calls(connection, lease.session_id, lease.run_id),
         await actions.actions_of_call(connection, lease.run_id, step, call_id),
         await actions.remembered_tools(connection, lease.session_id),
     )
@@ -42,7 +49,7 @@ async def append(database: Database, lease: Lease, entry: NewEvent) -> None:
 
     async def work(connection: Connection) -> None:
         await events.lock_session(connection, lease.session_id)
-        if not await store.hold(connection, lease.run_id, lease.attempt):
+        if not await lifecycle_store.hold(connection, lease.run_id, lease.attempt):
             raise Superseded
         await _log(connection, lease, entry)
 
@@ -54,9 +61,9 @@ async def record_start(database: Database, lease: Lease, entry: NewEvent) -> Non
 
     async def work(connection: Connection) -> None:
         await events.lock_session(connection, lease.session_id)
-        if not await store.hold(connection, lease.run_id, lease.attempt):
+        if not await lifecycle_store.hold(connection, lease.run_id, lease.attempt):
             raise Superseded
-        started = await store.started_calls(connection, lease.session_id, lease.run_id)
+        started = await lifecycle_store.started_calls(connection, lease.session_id, lease.run_id)
         if started.get(entry.data["call_id"]) != lease.attempt:
             await _log(connection, lease, entry)
 
@@ -79,7 +86,7 @@ async def record_result(
         await events.lock_session(connection, lease.session_id)
         if not await lifecycle_store.count_progress(connection, lease.run_id, lease.attempt):
             raise Superseded
-        if await store.has_result(connection, lease.session_id, lease.run_id, entry.data["call_id"]):
+        if await lifecycle_store.has_result(connection, lease.session_id, lease.run_id, entry.data["call_id"]):
             return None
         await _log(connection, lease, entry)
         if images := entry.data.get("images"):
@@ -92,3 +99,55 @@ async def record_result(
 async def _log(connection: Connection, lease: Lease, entry: NewEvent) -> None:
     await events.append(connection, lease.session_id, lease.run_id, [entry])
     await announce_events(connection, [lease.session_id])
+
+
+# The tools of MCP servers that a run has: listed once, and kept for all its attempts.
+
+
+class ListedServer(Struct, frozen=True):
+    server_id: UUID
+    name: str
+    tools: list[McpTool]
+
+
+async def stored(database: Database, lease: Lease) -> PinnedTools | None:
+    """None: they were not listed yet."""
+
+    async def read(connection: Connection) -> PinnedTools | None:
+        return await store.get(connection, lease.run_id)
+
+    return await database.read(read)
+
+
+async def pin(
+    database: Database,
+    lease: Lease,
+    listed: Sequence[ListedServer],
+    unavailable: Sequence[UnavailableServer],
+    max_known: int,
+) -> PinnedTools:
+    """Stores what the servers listed, and logs those that did not. `max_known`: definitions that are kept of one
+    server. Raises Superseded if this attempt has lost the run."""
+
+    async def work(connection: Connection) -> PinnedTools:
+        await events.lock_session(connection, lease.session_id)
+        before = await store.get(connection, lease.run_id)
+        if before is not None:
+            # The outcome of an earlier commit was unknown.
+            return before
+        tools: list[PinnedTool] = []
+        for one in listed:
+            known = await mcp_servers.note_first_seen(
+                connection, lease.workspace_id, one.server_id, one.tools, max_known
+            )
+            tools += pin_definitions(one.server_id, one.name, one.tools, known)
+        pinned = PinnedTools(tools, list(unavailable))
+        if not await store.set_tools(connection, lease.run_id, lease.attempt, pinned):
+            raise Superseded
+        new = [NewEvent(EventType.MCP_UNAVAILABLE, msgspec.to_builtins(one)) for one in unavailable]
+        if new:
+            await events.append(connection, lease.session_id, lease.run_id, new)
+            await announce_events(connection, [lease.session_id])
+        return pinned
+
+    return await database.transaction(work, repeatable=True)

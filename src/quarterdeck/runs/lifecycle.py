@@ -20,11 +20,10 @@ from quarterdeck.db.database import Connection, Database
 from quarterdeck.events import log as events
 from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.events.notifications import announce_events, announcing
-from quarterdeck.runs import conversation_store
+from quarterdeck.runs import action_records as actions
 from quarterdeck.runs import lifecycle_store as store
 from quarterdeck.runs import store as run_store
-from quarterdeck.runs.actions import records as actions
-from quarterdeck.runs.actions.model import ActionState, NewAction, ReachedLimit
+from quarterdeck.runs.action_model import ActionState, NewAction, ReachedLimit
 from quarterdeck.runs.lifecycle_store import BeginVerdict
 from quarterdeck.runs.model import ENTRY_BYTES, Entry, Input, RunEnded, RunSetup, RunState, StepUsage
 from quarterdeck.webhooks import outbox
@@ -174,7 +173,7 @@ async def traceparent(database: Database, run_id: UUID) -> str | None:
 
 async def entries(database: Database, lease: Lease, budget_bytes: int) -> tuple[list[Entry], int]:
     """The newest part of the conversation, and the number of older turns that were left out."""
-    read = partial(conversation_store.conversation, session_id=lease.session_id, budget_bytes=budget_bytes)
+    read = partial(store.conversation, session_id=lease.session_id, budget_bytes=budget_bytes)
     return await database.read(read)
 
 

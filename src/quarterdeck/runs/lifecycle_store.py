@@ -14,11 +14,12 @@ from msgspec import Struct
 from msgspec.structs import astuple
 from psycopg.types.json import Jsonb
 
+from quarterdeck.connections.mcp.model import PinnedTools
 from quarterdeck.core.settings import RunSettings
 from quarterdeck.db.database import Connection
-from quarterdeck.events.model import NewEvent
-from quarterdeck.runs.actions.model import ActionState, LimitScope, ReachedLimit
-from quarterdeck.runs.model import ENTRY_BYTES, Input, RunSetup, StepUsage, attachments_of
+from quarterdeck.events.model import EventType, NewEvent
+from quarterdeck.runs.action_model import ActionState, LimitScope, ReachedLimit
+from quarterdeck.runs.model import ENTRY_BYTES, Entry, Input, RunSetup, StepUsage, attachments_of
 
 _DISCARD_BATCH = 500
 
@@ -393,3 +394,87 @@ async def unpark_next(connection: Connection, workspace_id: UUID) -> None:
 
 async def abort_jobs(connection: Connection, run_id: UUID) -> None:
     await connection.execute(_ABORT_JOBS, (str(run_id),))
+
+
+# Not progress: a tool that ends its worker each time must not reset barren_attempts.
+_HOLD = "UPDATE runs SET updated_at = clock_timestamp() WHERE id = %s AND attempt = %s AND state = 'running'"
+_STARTED_CALLS = """
+SELECT e.data->>'call_id', max((e.data->>'attempt')::integer) FROM session_events e
+WHERE e.session_id = %s AND e.run_id = %s AND e.type = 'tool.started' AND e.id > coalesce((
+    SELECT m.id FROM session_events m WHERE m.session_id = %s AND m.type = 'message' ORDER BY m.id DESC LIMIT 1
+), 0)
+GROUP BY 1
+"""
+_HAS_RESULT = """
+SELECT FROM session_events e
+WHERE e.session_id = %s AND e.run_id = %s AND e.type = 'tool.result' AND e.data->>'call_id' = %s AND e.id > coalesce((
+    SELECT m.id FROM session_events m WHERE m.session_id = %s AND m.type = 'message' ORDER BY m.id DESC LIMIT 1
+), 0)
+"""
+
+
+async def hold(connection: Connection, run_id: UUID, attempt: int) -> bool:
+    """Whether this attempt still drives the run."""
+    return (await connection.execute(_HOLD, (run_id, attempt))).rowcount == 1
+
+
+async def started_calls(connection: Connection, session_id: UUID, run_id: UUID) -> dict[str, int]:
+    """The calls of the last answer that were started, with the last attempt that did."""
+    return dict(await (await connection.execute(_STARTED_CALLS, (session_id, run_id, session_id))).fetchall())
+
+
+async def has_result(connection: Connection, session_id: UUID, run_id: UUID, call_id: str) -> bool:
+    return (await connection.execute(_HAS_RESULT, (session_id, run_id, call_id, session_id))).rowcount > 0
+
+
+# Reads the part of a session's log that its model gets: db/functions/conversation.sql.
+
+# Far more than the turns that fit into a context. It bounds the time to read a log that holds other events only.
+_CONVERSATION_EVENTS = 50_000
+# The type of a last row with the number of turns that the model shall not see: see read_conversation().
+_LEFT_OUT = "left_out"
+# Every row has the number of all turns. If there is no entry, it is the only column that is not NULL.
+_CONVERSATION = """
+SELECT turns.count, entry.run_id, entry.type, entry.data, entry.record, entry.content
+FROM (
+    SELECT count(*) FROM (
+        SELECT type FROM session_events WHERE session_id = %s ORDER BY id DESC LIMIT %s
+    ) AS newest
+    WHERE type IN ('input.consumed', 'message', 'tool.result')
+) AS turns
+LEFT JOIN read_conversation(%s, %s, %s, %s) AS entry ON true
+"""
+_TURN_TYPES = (EventType.INPUT_CONSUMED, EventType.MESSAGE, EventType.TOOL_RESULT)
+
+
+async def conversation(connection: Connection, session_id: UUID, budget_bytes: int) -> tuple[list[Entry], int]:
+    """The newest entries, oldest first, until the budget is used up, and the number of older turns. Neither has turns
+    that the model shall not see, nor those that a summary stands for."""
+    values = (session_id, _CONVERSATION_EVENTS, session_id, budget_bytes, ENTRY_BYTES, _CONVERSATION_EVENTS)
+    rows = await (await connection.execute(_CONVERSATION, values)).fetchall()
+    turns = rows[0][0]
+    entries = [Entry(*row) for _, *row in reversed(rows) if row[1] is not None]
+    hidden = entries.pop(0).data if entries and entries[0].type == _LEFT_OUT else 0
+    summary = next((entry for entry in entries if entry.type == EventType.CONTEXT_COMPACTED), None)
+    if summary is not None and summary.text is None:
+        return entries, 0
+    summarised = 0 if summary is None else summary.data["dropped_turns"]
+    return entries, max(0, turns - summarised - hidden - sum(entry.type in _TURN_TYPES for entry in entries))
+
+
+_GET = "SELECT mcp_tools FROM runs WHERE id = %s"
+# Not progress, as in calls_store.py: a server that ends its worker each time must not reset barren_attempts.
+_SET = """
+UPDATE runs SET mcp_tools = %s, updated_at = clock_timestamp() WHERE id = %s AND attempt = %s AND state = 'running'
+"""
+
+
+async def get(connection: Connection, run_id: UUID) -> PinnedTools | None:
+    row = await (await connection.execute(_GET, (run_id,))).fetchone()
+    return None if row is None else msgspec.convert(row[0], PinnedTools | None)
+
+
+async def set_tools(connection: Connection, run_id: UUID, attempt: int, tools: PinnedTools) -> bool:
+    """False if this attempt has lost the run."""
+    values = (Jsonb(msgspec.to_builtins(tools)), run_id, attempt)
+    return (await connection.execute(_SET, values)).rowcount == 1

@@ -5,6 +5,8 @@ It compares the current state of both tables. So a lost notification or a killed
 one round.
 """
 
+from uuid import UUID
+
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.runs import recovery_store as store
 
@@ -35,3 +37,19 @@ async def sweep_jobs(database: Database, days: int, batch: int) -> int:
         return await store.delete_ended_jobs(connection, days, batch)
 
     return await database.in_batches(delete, batch)
+
+
+# Workspaces take turns at the places of workers: which runs must leave theirs, because other workspaces wait.
+#
+# The queue itself chooses which run gets a free place (db/functions/turns.sql).
+
+
+async def runs_to_leave(database: Database, *, no_place_free: bool) -> list[UUID]:
+    """Of all workers. A worker that has a free place asks nobody to leave: it takes a waiting run itself."""
+
+    async def work(connection: Connection) -> list[UUID]:
+        if no_place_free:
+            await store.ask_to_leave(connection)
+        return await store.leaving(connection)
+
+    return await database.transaction(work, repeatable=True)

@@ -1,5 +1,7 @@
 """Compares the jobs of the queue with their runs."""
 
+from uuid import UUID
+
 from quarterdeck.db.database import Connection
 
 _PRUNE = """
@@ -111,3 +113,20 @@ async def start_pending_runs(connection: Connection) -> None:
     if rows:
         # A statement of its own: it must see what the previous holders of the locks committed.
         await connection.execute(_START_PENDING, ([session_id for (session_id,) in rows],))
+
+
+# Runs that shall leave their places. The decision is made by the database: db/functions/turns.sql.
+
+_ASK_TO_LEAVE = "SELECT ask_runs_to_leave()"
+_LEAVING = """
+SELECT queueing_lock::uuid FROM jobs.procrastinate_jobs WHERE status = 'doing' AND leaving AND queue_name = 'runs'
+"""
+
+
+async def ask_to_leave(connection: Connection) -> None:
+    await connection.execute(_ASK_TO_LEAVE)
+
+
+async def leaving(connection: Connection) -> list[UUID]:
+    rows = await (await connection.execute(_LEAVING)).fetchall()
+    return [run_id for (run_id,) in rows]

@@ -4,9 +4,8 @@ from uuid import UUID
 
 import msgspec
 
-from quarterdeck.auth.access import Access, Lookup
+from quarterdeck.auth.access import Access, Lookup, visible_session
 from quarterdeck.auth.last_used import LastUsed
-from quarterdeck.auth.visibility import visible_session
 from quarterdeck.changes.audit.model import Change, ObjectType
 from quarterdeck.changes.audit.service import record_change
 from quarterdeck.changes.perform import Changes, Made
@@ -18,7 +17,7 @@ from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.settings import SubmitSettings
 from quarterdeck.db.database import Connection
 from quarterdeck.events.log import lock_session
-from quarterdeck.runs import creation, creation_store, discards, lifecycle, store
+from quarterdeck.runs import creation, lifecycle, store
 from quarterdeck.runs.attachments import AttachmentRules, refused
 from quarterdeck.runs.input_batcher import InputBatcher
 from quarterdeck.runs.model import (
@@ -128,7 +127,7 @@ async def _deliver(
 
     async def lock(connection: Connection) -> None:
         await lock_session(connection, session_id)
-        if await creation_store.is_archived(connection, session_id) is None:
+        if await store.is_archived(connection, session_id) is None:
             raise errors.not_found("session")
 
     return await changes.perform(
@@ -144,7 +143,7 @@ async def _deliver(
 
 
 async def _check_open(connection: Connection, session_id: UUID) -> None:
-    if await creation_store.is_archived(connection, session_id):
+    if await store.is_archived(connection, session_id):
         raise errors.archived_session()
 
 
@@ -197,7 +196,7 @@ async def discard_input(changes: Changes, call: Call[None], session_id: UUID, in
         await lock_session(connection, session_id)
         # Again: the session may have been deleted while this waited for its lock.
         await lookup(connection, principal)
-        reason = await discards.discard(connection, session_id, principal, input_id)
+        reason = await creation.discard(connection, session_id, principal, input_id)
         detail = {"input_id": str(input_id), "reason": reason}
         return Made(shown=None, kept=None, object_id=session_id, detail=detail)
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from quarterdeck.core.agent_settings import SandboxSettings, WorkspaceSettings
+from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
 from quarterdeck.sandbox.bwrap_arguments import (
     MADE_UP_FILES,
     RESERVED,
@@ -18,12 +18,11 @@ from quarterdeck.sandbox.bwrap_arguments import (
 )
 from quarterdeck.sandbox.bwrap_process import BwrapProcess, start_bwrap
 from quarterdeck.sandbox.bwrap_program import Program
-from quarterdeck.sandbox.cgroups import Cgroup, Parents, create_cgroup, find_parents
+from quarterdeck.sandbox.cgroups import Cgroup, Parents, create_cgroup, find_parents, limited
 from quarterdeck.sandbox.descriptors import finish, memory_file
 from quarterdeck.sandbox.host_users import host_users, user_of
 from quarterdeck.sandbox.model import Command, Outcome, Pipes, SandboxUnavailable, Service
 from quarterdeck.sandbox.output_tail import last_line
-from quarterdeck.sandbox.rlimits import limited
 from quarterdeck.sandbox.service_pipes import Descriptors, open_pipes
 from quarterdeck.sandbox.syscall_filter import syscall_filter
 from quarterdeck.sandbox.trial import try_sandbox

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from quarterdeck.core.agent_settings import SandboxSettings
+from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.model import Command, Service
 
 # Inside. The user of the host is another one.

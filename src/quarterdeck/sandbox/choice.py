@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from quarterdeck.core.agent_settings import SandboxSettings, WorkspaceSettings
 from quarterdeck.core.logging import log
+from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
 from quarterdeck.sandbox.bubblewrap import Bubblewrap
 from quarterdeck.sandbox.container import Container
 from quarterdeck.sandbox.model import Sandbox, SandboxUnavailable

@@ -9,14 +9,13 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequen
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from quarterdeck.core.agent_settings import SandboxSettings, WorkspaceSettings
-from quarterdeck.core.settings import variable
+from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings, variable
 from quarterdeck.sandbox.bwrap_arguments import ENVIRONMENT, RESERVED, hidden_folders, private_folders
+from quarterdeck.sandbox.cgroups import OPEN_FILES
 from quarterdeck.sandbox.descriptors import finish
 from quarterdeck.sandbox.host_users import host_users, user_of
 from quarterdeck.sandbox.model import Command, Outcome, Pipes, SandboxUnavailable, Service
 from quarterdeck.sandbox.output_tail import last_line
-from quarterdeck.sandbox.rlimits import OPEN_FILES
 from quarterdeck.sandbox.service_pipes import open_pipes
 from quarterdeck.sandbox.trial import try_sandbox
 from quarterdeck.sandbox.watcher import Watcher, in_units, outcome_of, stopped

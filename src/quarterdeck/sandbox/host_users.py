@@ -15,8 +15,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from quarterdeck.core.agent_settings import SandboxSettings
-from quarterdeck.core.settings import variable
+from quarterdeck.core.settings import SandboxSettings, variable
 from quarterdeck.sandbox.model import SandboxUnavailable, Users
 
 _LOCK = "sandbox-users.lock"

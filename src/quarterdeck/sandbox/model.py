@@ -114,3 +114,10 @@ class Sandbox(Protocol):
         of the service is left. Raises SandboxUnavailable.
 
         A service that exceeds a bound is ended, and the reason is the last line of `errors`."""
+
+
+# The exception of a tool that did nothing.
+
+
+class Refusal(Exception):
+    """The tool did nothing. The reason is told to the model as the result of its call."""

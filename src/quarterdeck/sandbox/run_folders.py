@@ -6,10 +6,9 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from quarterdeck.core.agent_settings import SandboxSettings
+from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.beneath import descriptor, reported
-from quarterdeck.sandbox.model import Sandbox
-from quarterdeck.sandbox.refusal import Refusal
+from quarterdeck.sandbox.model import Refusal, Sandbox
 from quarterdeck.sandbox.scan import RESERVED
 from quarterdeck.sandbox.session_folder import Workspace
 from quarterdeck.sandbox.skill_folders import MountedSkills

@@ -13,12 +13,12 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
 
-from quarterdeck.core.agent_settings import WorkspaceSettings
+from quarterdeck.core.settings import WorkspaceSettings
 from quarterdeck.sandbox.beneath import descriptor
-from quarterdeck.sandbox.folder_size import MAX_DEPTH
 from quarterdeck.sandbox.manifest import FileKind, StoredFile
+from quarterdeck.sandbox.model import Refusal
 from quarterdeck.sandbox.path_rules import InvalidPath, check_path, check_target
-from quarterdeck.sandbox.refusal import Refusal
+from quarterdeck.sandbox.watcher import MAX_DEPTH
 from quarterdeck.skills.model import shown
 
 # Of the skills of the session. Not part of the workspace.

@@ -8,12 +8,11 @@ from uuid import UUID
 
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.service import NewBlob
-from quarterdeck.core.agent_settings import WorkspaceSettings
-from quarterdeck.sandbox.checkout import Target, checkout
-from quarterdeck.sandbox.contents import Content, batches, read_contents
+from quarterdeck.core.settings import WorkspaceSettings
+from quarterdeck.sandbox.checkout import Content, Target, batches, checkout, read_contents
 from quarterdeck.sandbox.folders import Folder, Folders
 from quarterdeck.sandbox.manifest import FileChanges, FileKind, Manifest, StoredFile
-from quarterdeck.sandbox.refusal import Refusal
+from quarterdeck.sandbox.model import Refusal
 from quarterdeck.sandbox.scan import Found, Known, Scan, Signature, is_unchanged, modified_at, out_of_bounds, scan
 
 T = TypeVar("T")

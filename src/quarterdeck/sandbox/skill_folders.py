@@ -13,8 +13,8 @@ from quarterdeck.blobs.model import Blob
 from quarterdeck.core.errors import Kind, ServiceError
 from quarterdeck.core.logging import log
 from quarterdeck.sandbox.folders import Folders
+from quarterdeck.sandbox.model import Refusal
 from quarterdeck.sandbox.path_rules import parents_of_all
-from quarterdeck.sandbox.refusal import Refusal
 from quarterdeck.sandbox.scan import RESERVED
 from quarterdeck.skills.archive import Take
 from quarterdeck.skills.model import ManifestFile

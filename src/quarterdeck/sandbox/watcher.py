@@ -6,21 +6,163 @@ Looks are taken in threads. The pauses between them grow with their cost, so tha
 
 import asyncio
 import os
+import stat
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
+import psutil
 from msgspec import Struct
 
-from quarterdeck.core.agent_settings import SandboxSettings, WorkspaceSettings
 from quarterdeck.core.logging import log
-from quarterdeck.sandbox.cgroups import Cgroup
-from quarterdeck.sandbox.folder_size import MAX_DEPTH, FolderBounds, folder_size
+from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
+from quarterdeck.sandbox.cgroups import OWN_PROCESSES, Cgroup
 from quarterdeck.sandbox.model import Command, Outcome, Service
-from quarterdeck.sandbox.rlimits import OWN_PROCESSES
-from quarterdeck.sandbox.sandbox_usage import deleted_bytes, usage
+
+# What the processes of a sandbox use, read from the /proc that they see themselves: it lists no others.
+#
+# `pid` is process 1 of the sandbox, with its number outside. A process that ends meanwhile is left out.
+
+_TEMPORARY = ("tmp", "dev/shm")
+# Of the kernel, for a file without content.
+_INODE_BYTES = 1024
+
+
+class Usage(Struct, frozen=True):
+    # With threads.
+    processes: int
+    memory_bytes: int
+
+
+def usage(pid: int, max_memory_bytes: int) -> Usage:
+    """Memory that several processes share is counted once for each, unless that exceeds the bound."""
+    root = Path(f"/proc/{pid}/root")
+    processes = 0
+    memory = _temporary_bytes(root)
+    found = list(_processes(root))
+    for process in found:
+        status = _fields(process / "status")
+        processes += status.get("Threads", 0)
+        memory += 1024 * (status.get("RssAnon", 0) + status.get("RssShmem", 0) + status.get("VmPTE", 0))
+    if memory > max_memory_bytes:
+        exact = (_fields(process / "smaps_rollup") for process in found)
+        memory = _temporary_bytes(root) + 1024 * sum(
+            fields.get("Pss_Anon", 0) + fields.get("Pss_Shmem", 0) for fields in exact
+        )
+    return Usage(processes, memory)
+
+
+def deleted_bytes(pid: int, device: int) -> int:
+    """Of files on a device that are deleted and still open."""
+    found: dict[int, int] = {}
+    for process in _processes(Path(f"/proc/{pid}/root")):
+        with suppress(OSError):
+            for name in os.listdir(process / "fd"):
+                with suppress(OSError):
+                    status = os.stat(process / "fd" / name)
+                    if status.st_nlink == 0 and status.st_dev == device and stat.S_ISREG(status.st_mode):
+                        found[status.st_ino] = status.st_blocks * 512
+    return sum(found.values())
+
+
+def _processes(root: Path) -> Iterator[Path]:
+    try:
+        for name in os.listdir(root / "proc"):
+            if name.isdecimal():
+                yield root / "proc" / name
+    except PermissionError:
+        # A root without CAP_SYS_PTRACE, as in containers. This reads the whole process table.
+        with suppress(psutil.Error):
+            first = psutil.Process(int(root.parent.name))
+            for process in (first, *first.children(recursive=True)):
+                yield Path(f"/proc/{process.pid}")
+    except OSError:
+        return
+
+
+def _temporary_bytes(root: Path) -> int:
+    total = 0
+    for folder in _TEMPORARY:
+        with suppress(OSError):
+            found = os.statvfs(root / folder)
+            total += (found.f_blocks - found.f_bfree) * found.f_frsize
+            total += (found.f_files - found.f_ffree) * _INODE_BYTES
+    return total
+
+
+def _fields(file: Path) -> dict[str, int]:
+    """Lines such as `RssAnon:  1234 kB`. Others are left out."""
+    found: dict[str, int] = {}
+    with suppress(OSError):
+        for line in file.read_text(errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            number = value.split()[:1]
+            if number and number[0].isdecimal():
+                found[name] = int(number[0])
+    return found
+
+
+# The size of a folder that hostile processes change at the same time. Links are not followed.
+
+# Each level takes two descriptors while the folder is read.
+MAX_DEPTH = 100
+
+
+class FolderSize(Struct):
+    bytes: int = 0
+    files: int = 0
+    depth: int = 0
+    has_unreadable: bool = False
+
+
+class FolderBounds(Struct, frozen=True):
+    bytes: int
+    files: int
+
+
+def folder_size(folder: int, bounds: FolderBounds) -> FolderSize:
+    """Ends early when a bound is exceeded. `folder` is a descriptor."""
+    size = FolderSize()
+    _add(folder, size, bounds, 0)
+    return size
+
+
+def is_within(size: FolderSize, bounds: FolderBounds) -> bool:
+    fits = size.bytes <= bounds.bytes and size.files <= bounds.files
+    return fits and size.depth <= MAX_DEPTH and not size.has_unreadable
+
+
+def _add(folder: int, size: FolderSize, bounds: FolderBounds, depth: int) -> None:
+    size.depth = max(size.depth, depth)
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not is_within(size, bounds):
+                return
+            size.files += 1
+            # It may have been deleted since it was listed.
+            with suppress(OSError):
+                # As on the disk: a file with holes takes less than its size.
+                size.bytes += entry.stat(follow_symlinks=False).st_blocks * 512
+                if entry.is_dir(follow_symlinks=False):
+                    _add_folder(folder, entry.name, size, bounds, depth + 1)
+
+
+def _add_folder(parent: int, name: str, size: FolderSize, bounds: FolderBounds, depth: int) -> None:
+    try:
+        # O_NOFOLLOW: it may have become a link since it was listed.
+        descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    except PermissionError:
+        # Files could still be written there.
+        size.has_unreadable = True
+        return
+    try:
+        _add(descriptor, size, bounds, depth)
+    finally:
+        os.close(descriptor)
+
 
 _PAUSE_SECONDS = 0.1
 # There may be hundreds of services, for hours.

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from quarterdeck.core.example_ids import MORNING
 from quarterdeck.core.text_types import Moment
 from quarterdeck.sandbox.manifest import FileKind
 
@@ -21,3 +22,21 @@ class SessionFileBody(Struct, frozen=True, kw_only=True):
 class SessionFilePage(Struct, frozen=True):
     items: list[SessionFileBody]
     next_cursor: str | None
+
+
+EXAMPLES = (
+    SessionFilePage(
+        [
+            SessionFileBody(
+                path="report/summary.md",
+                kind=FileKind.FILE,
+                bytes=5,
+                mode=0o644,
+                sha256="2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824",
+                target=None,
+                modified_at=MORNING,
+            )
+        ],
+        None,
+    ),
+)

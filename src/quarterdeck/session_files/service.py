@@ -1,19 +1,53 @@
 """Operations on the files of a session. Workers change them by records.py."""
 
+from collections import deque
+from collections.abc import Mapping
 from uuid import UUID
 
 from msgspec import Struct
 
-from quarterdeck.auth.access import Access
-from quarterdeck.auth.visibility import visible_session
+from quarterdeck.auth.access import Access, visible_session
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Call
 from quarterdeck.core.pages import PathPageRequest
 from quarterdeck.db.database import Connection
 from quarterdeck.sandbox.manifest import FileKind, Manifest, ManifestFile
-from quarterdeck.session_files import rules, store
+from quarterdeck.session_files import store
 from quarterdeck.session_files.model import SessionFilePage
+
+# Links of a workspace. Pure functions, no I/O.
+
+# The limit of Linux.
+_LINKS = 40
+# More than a path of 1,024 bytes needs. Links with long targets could keep a process busy otherwise.
+_PARTS = 2_000
+
+
+def follow_links(path: str, links: Mapping[str, str]) -> str | None:
+    """The path without links, as the kernel would find it. `links`: the targets of all links, by path. None: it leaves
+    the workspace, or it has too many links or parts, such as links in a circle."""
+    followed = 0
+    found: list[str] = []
+    parts = deque(path.split("/"))
+    for _ in range(_PARTS):
+        if not parts:
+            return "/".join(found)
+        part = parts.popleft()
+        if part == "..":
+            if not found:
+                return None
+            found.pop()
+        elif part not in ("", "."):
+            found.append(part)
+        target = links.get("/".join(found))
+        if target is not None:
+            followed += 1
+            if followed > _LINKS or target.startswith("/"):
+                return None
+            found.pop()
+            parts.extendleft(reversed(target.split("/")))
+    return None
 
 
 class TitledManifest(Struct, frozen=True):
@@ -40,7 +74,7 @@ async def find_session_file(access: Access, call: Call[None], session_id: UUID, 
     async def show(connection: Connection, _: Principal, __: UUID) -> ManifestFile:
         found = await store.get(connection, session_id, path)
         if found is None or found.kind is FileKind.LINK:
-            target = rules.follow_links(path, await store.links(connection, session_id))
+            target = follow_links(path, await store.links(connection, session_id))
             found = None if target is None else await store.get(connection, session_id, target)
         if found is None or found.kind is not FileKind.FILE:
             raise errors.not_found("file")

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from uuid import UUID
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import asdict
 
 from quarterdeck.agents.configuration import (
     AgentConfiguration,
@@ -12,6 +13,7 @@ from quarterdeck.agents.configuration import (
     ClientTools,
     ConfigurationField,
     Instructions,
+    Limit,
     Limits,
     McpServers,
     Model,
@@ -23,9 +25,12 @@ from quarterdeck.agents.configuration import (
     ToolPolicy,
 )
 from quarterdeck.core.actors import ActorBody
+from quarterdeck.core.example_ids import ADA, AGENT, MORNING, RUN, SESSION, WORKSPACE
 from quarterdeck.core.text_types import Line, Moment
 from quarterdeck.models.model import MaxOutputTokens, ModelOptions, ReasoningEffort, Temperature
 from quarterdeck.runs.model import RunState, Usage
+from quarterdeck.sandbox.manifest import WorkspaceKind
+from quarterdeck.tools.model import ToolRule
 
 Title = Line | None
 
@@ -221,3 +226,50 @@ class LogEntry(Struct, frozen=True):
     unanswered_left_out: bool
     # Of a consumed input: it was dropped later.
     is_dropped: bool
+
+
+_SUMMARY = SessionSummary(
+    id=SESSION,
+    workspace_id=WORKSPACE,
+    title="Incident review",
+    model=None,
+    effective_model="openai:gpt-5",
+    settings=ModelOptions(temperature=0.2),
+    skills=[],
+    agent=SessionAgent(AGENT, None, "incident-writer", 2),
+    overrides=[ConfigurationField.SETTINGS],
+    created_at=MORNING,
+    created_by=ADA,
+    archived_at=None,
+    revision=1,
+)
+
+EXAMPLES = (
+    CreateSessionBody("Incident review"),
+    ChangeSessionBody(title="Incident review, week 9"),
+    ForkSessionBody(before_event_id=120),
+    SessionBody(
+        **asdict(_SUMMARY),
+        instructions=None,
+        tool_policy={"add_note": ToolRule.ALLOW, "crm_*": ToolRule.ASK},
+        client_tools=[],
+        limits=Limits(run=Limit(max_cost_usd=2.0)),
+        workspace=WorkspaceKind.SANDBOX,
+        mcp_servers=[],
+        output_schema=None,
+        usage=Usage(5200, 4096, 840, 0.0107),
+        forked_from=None,
+    ),
+    SessionPage(
+        [
+            ListedSession(
+                **asdict(_SUMMARY),
+                active_run=ActiveRun(RUN, "running"),
+                last_run=LastRun(RUN, RunState.RUNNING),
+                forked_from=None,
+                last_activity_at=MORNING,
+            )
+        ],
+        None,
+    ),
+)

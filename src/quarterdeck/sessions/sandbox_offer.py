@@ -1,7 +1,7 @@
 """Whether sessions can have a workspace with a sandbox, and which workspace they get by default."""
 
 from quarterdeck.core import errors
-from quarterdeck.core.agent_settings import WorkspaceSettings
+from quarterdeck.core.settings import WorkspaceSettings
 from quarterdeck.sandbox.manifest import WorkspaceKind
 
 

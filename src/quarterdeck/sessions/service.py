@@ -7,11 +7,10 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET
 
-from quarterdeck.agents import configuration_rules
+from quarterdeck.agents import checks
 from quarterdeck.agents import service as agents
 from quarterdeck.agents.configuration import AgentConfiguration, ConfigurationField
-from quarterdeck.auth.access import Access, Lookup, visible_workspace
-from quarterdeck.auth.visibility import visible_session
+from quarterdeck.auth.access import Access, Lookup, visible_session, visible_workspace
 from quarterdeck.changes.audit.model import ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.connections.servers import service as mcp_servers
@@ -24,14 +23,13 @@ from quarterdeck.core.settings import ForkSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.events.log import lock_session
 from quarterdeck.models.catalog import ModelCatalog
-from quarterdeck.models.model import ToolRule
 from quarterdeck.models.output_schema import SchemaChecks
+from quarterdeck.runs import action_records as actions
 from quarterdeck.runs import lifecycle
-from quarterdeck.runs.actions import records as actions
 from quarterdeck.runs.model import RunSetup, UsedSkill
 from quarterdeck.sandbox.manifest import WorkspaceKind
 from quarterdeck.session_files import records as workspace_files
-from quarterdeck.sessions import effective, forks, inheritance, rules, search_store, store
+from quarterdeck.sessions import forks, inheritance, rules, store
 from quarterdeck.sessions.model import (
     ChangeSessionBody,
     CreateSessionBody,
@@ -46,6 +44,7 @@ from quarterdeck.sessions.model import (
 )
 from quarterdeck.sessions.sandbox_offer import SandboxOffer
 from quarterdeck.skills import service as skills
+from quarterdeck.tools.model import ToolRule
 
 SessionChange = TypeVar("SessionChange", CreateSessionBody, ChangeSessionBody)
 
@@ -79,7 +78,7 @@ async def create_session(
         )
         session_id = new_id()
         await store.add(connection, session_id, workspace_id, session, principal.user_id)
-        return Made.plain(await effective.existing(connection, models, workspace_id, session_id), session_id)
+        return Made.plain(await inheritance.existing(connection, models, workspace_id, session_id), session_id)
 
     call = _with_checked_json(_with_earlier_fields(call))
     lookup = visible_workspace(call.workspace_id)
@@ -100,9 +99,9 @@ async def fork_session(
 ) -> Answer:
     async def effect(connection: Connection, principal: Principal, _: UUID, body: ForkSessionBody) -> Made:
         await prevent_deletion(connection, session_id)
-        origin = await effective.existing(connection, models, principal.workspace_id, session_id)
+        origin = await inheritance.existing(connection, models, principal.workspace_id, session_id)
         fork_id = await forks.fork(connection, origin, body.before_event_id, principal.user_id, settings)
-        forked = await effective.existing(connection, models, principal.workspace_id, fork_id)
+        forked = await inheritance.existing(connection, models, principal.workspace_id, fork_id)
         return Made.plain(forked, fork_id, session_id=str(session_id), before_event_id=body.before_event_id)
 
     return await changes.perform(
@@ -130,7 +129,7 @@ async def list_sessions(
         async def fetch(start: UUID, count: int) -> list[ListedSession]:
             first = request.newest_first
             if search is not None and search_in is SearchIn.CONVERSATIONS:
-                ids = await search_store.find(
+                ids = await store.find(
                     connection, workspace_id, start, count, archived=archived, search=search, newest_first=first
                 )
                 return await store.found(connection, workspace_id, ids, models.default, newest_first=first)
@@ -146,14 +145,14 @@ async def list_sessions(
             )
 
         items, next_cursor = await take_page(request, fetch, cursor_must_exist=False)
-        return SessionPage(await effective.listed(connection, models, workspace_id, items), next_cursor)
+        return SessionPage(await inheritance.listed(connection, models, workspace_id, items), next_cursor)
 
     return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
 
 
 async def get_session(access: Access, models: ModelCatalog, call: Call[None], session_id: UUID) -> SessionBody:
     async def show(connection: Connection, principal: Principal, _: UUID) -> SessionBody:
-        return await effective.existing(connection, models, principal.workspace_id, session_id)
+        return await inheritance.existing(connection, models, principal.workspace_id, session_id)
 
     lookup = visible_session(call.workspace_id, session_id, own_token=True)
     return await access.read(call, lookup, Permission.WORKSPACE_READ, show)
@@ -173,7 +172,7 @@ async def change_session(
     async def effect(connection: Connection, principal: Principal, _: UUID, change: ChangeSessionBody) -> Made:
         stored = await _locked(connection, models, principal.workspace_id, session_id)
         call.check_unchanged(stored.revision)
-        before = await effective.with_agent(connection, models, stored)
+        before = await inheritance.with_agent(connection, models, stored)
         own = configuration_of(before)
         await _check_given(connection, models, principal.workspace_id, change, own)
         after = rules.changed(before, change, datetime.now(UTC))
@@ -234,7 +233,7 @@ async def purge_deleted_sessions(database: Database) -> int:
         session_id = await store.lock_deleted(connection)
         if session_id is None:
             return None
-        for purge_rows in (search_store.purge, actions.purge, workspace_files.purge):
+        for purge_rows in (store.purge_search, actions.purge, workspace_files.purge):
             if await purge_rows(connection, session_id, _PURGE_BATCH) == _PURGE_BATCH:
                 return False
         return await store.purge(connection, session_id, _PURGE_BATCH)
@@ -249,7 +248,7 @@ async def backfill_search(database: Database) -> int:
     or another process is doing it."""
 
     async def backfill(connection: Connection) -> int:
-        return await search_store.backfill(connection, _BACKFILL_BATCH, _BACKFILL_SECONDS)
+        return await store.backfill(connection, _BACKFILL_BATCH, _BACKFILL_SECONDS)
 
     return await database.transaction(backfill, repeatable=True)
 
@@ -267,7 +266,7 @@ async def tool_policy(connection: Connection, session_id: UUID) -> dict[str, Too
 
 async def run_setup(connection: Connection, models: ModelCatalog, session_id: UUID) -> RunSetup:
     """For a run that begins now. The caller holds the session's lock if the session has an agent."""
-    followed = await effective.follow(connection, session_id)
+    followed = await inheritance.follow(connection, session_id)
     configuration = followed.configuration
     # After the skills of the agent were stored.
     versions = await skills.of_session(connection, session_id) if followed.has_skills else []
@@ -289,14 +288,14 @@ def _with_checked_json(call: Call[SessionChange]) -> Call[SessionChange]:
 
     def read_body() -> SessionChange:
         body = call.read_body()
-        configuration_rules.check_json(body.client_tools or [], body.output_schema or None)
+        checks.check_json(body.client_tools or [], body.output_schema or None)
         return body
 
     return msgspec.structs.replace(call, read_body=read_body)
 
 
 async def _check_schema(access: Access, schemas: SchemaChecks, call: Call[SessionChange], lookup: Lookup[UUID]) -> None:
-    await configuration_rules.check_output_schema(
+    await checks.check_output_schema(
         access, schemas, call, lookup, Permission.SESSION_MANAGE, lambda body: body.output_schema
     )
 
@@ -315,13 +314,13 @@ async def _check_given(
     """Checks the fields that the caller sets. What the session has already may have become unusable and may stay: the
     provider of a model may have been removed, or a later release has a built-in tool of the same name."""
     if body.model is not UNSET and body.model != own.model:
-        configuration_rules.check_model(models, body.model)
+        checks.check_model(models, body.model)
     names = {tool.name for tool in own.client_tools}
-    configuration_rules.check_names_free([tool for tool in body.client_tools or [] if tool.name not in names])
-    configuration_rules.check_distinct_skills(body.skills or [])
+    checks.check_names_free([tool for tool in body.client_tools or [] if tool.name not in names])
+    checks.check_distinct_skills(body.skills or [])
     added_skills = [skill for skill in body.skills or [] if skill not in own.skills]
     await agents.check_skills(connection, workspace_id, added_skills)
-    configuration_rules.check_distinct_servers(body.mcp_servers or [])
+    checks.check_distinct_servers(body.mcp_servers or [])
     if added_servers := [one for one in body.mcp_servers or [] if one not in own.mcp_servers]:
         await mcp_servers.check_exist(connection, workspace_id, added_servers)
 
@@ -330,7 +329,7 @@ async def _with_changed_agent(
     connection: Connection, before: SessionBody, after: SessionBody, change: ChangeSessionBody
 ) -> SessionBody:
     """`after` with the agent and the overrides of the change, and what it then has from the agent."""
-    reference = inheritance.reference(before) if change.agent is UNSET else change.agent
+    reference = inheritance.agent_reference(before) if change.agent is UNSET else change.agent
     inheritance.check_inherit(change, has_agent=reference is not None)
     if reference is None:
         return msgspec.structs.replace(after, agent=None, overrides=[])
@@ -349,4 +348,4 @@ async def _with_changed_agent(
 async def _locked(connection: Connection, models: ModelCatalog, workspace_id: UUID, session_id: UUID) -> SessionBody:
     """The session as stored, under its lock. It may have been deleted while waiting for the lock."""
     await lock_session(connection, session_id)
-    return await effective.stored(connection, models, workspace_id, session_id)
+    return await inheritance.stored_session(connection, models, workspace_id, session_id)

@@ -20,17 +20,17 @@ from msgspec import Struct
 
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.model import Blob
-from quarterdeck.blobs.spool import open_spool, spool_folder
+from quarterdeck.blobs.service import open_spool, spool_folder
 from quarterdeck.core import errors
 from quarterdeck.core.ids import new_id
-from quarterdeck.core.places import Places, hold_place
 from quarterdeck.core.settings import BundleSettings
+from quarterdeck.core.slots import Places, hold_place
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.skills import blocks_store
 from quarterdeck.skills.archive import Take, take_all, take_files
 from quarterdeck.skills.blocks import BLOCK_BYTES, BlockIndex, BlockWriter, unpack_block
 from quarterdeck.skills.model import BundleError, ManifestFile, StoredBundle
-from quarterdeck.skills.workspace_shares import SharedThreads
+from quarterdeck.skills.uploads import SharedThreads
 
 T = TypeVar("T")
 

@@ -1,19 +1,43 @@
 """Limits for uploads and comparisons: how many at a time, how many of one workspace, temporary files, and threads."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import IO, TypeVar
 from uuid import UUID
 
-from quarterdeck.blobs.spool import open_spool
-from quarterdeck.core.places import Places, hold_place
+from quarterdeck.blobs.service import open_spool
 from quarterdeck.core.settings import BundleSettings
+from quarterdeck.core.slots import Places, hold_place
 from quarterdeck.skills.archive import read_bundle
 from quarterdeck.skills.model import Bundle
-from quarterdeck.skills.workspace_shares import SharedThreads
 
 T = TypeVar("T")
+
+# Threads that workspaces share: while one has much to do, another finds a thread or gets the next.
+
+
+class SharedThreads:
+    def __init__(self, count: int, per_workspace: int, what: str) -> None:
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix=what)
+        self._places = Places(count, per_workspace)
+        self._what = what
+
+    async def run(self, workspace_id: UUID, wait_seconds: float, work: Callable[[], T]) -> T:
+        async with hold_place(self._places, workspace_id, wait_seconds, self._what):
+            running = asyncio.get_running_loop().run_in_executor(self._threads, work)
+            try:
+                return await asyncio.shield(running)
+            except asyncio.CancelledError:
+                # A thread cannot be stopped. Without the place, a workspace could take all threads by leaving early.
+                await asyncio.wait({running})
+                raise
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
 
 # For a thread, by a caller that has a place. The places limit the work before it, so only a fault takes this long.
 _THREAD_WAIT_SECONDS = 600.0

@@ -7,7 +7,7 @@ transaction of its result.
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from quarterdeck.models.model import ToolSpec
+from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.tool import CallContext, Effect, Tool, parameters, text_argument
 
 ADD_NOTE = "add_note"

@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 from quarterdeck.blobs.model import PIECE_BYTES
-from quarterdeck.core.agent_settings import SandboxSettings
+from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.core.text_types import storable
-from quarterdeck.models.model import ToolSpec
 from quarterdeck.sandbox.beneath import descriptor, make_folders, replace_file
 from quarterdeck.sandbox.folders import Folder
-from quarterdeck.sandbox.model import Command, Outcome
+from quarterdeck.sandbox.model import Command, Outcome, Refusal
 from quarterdeck.sandbox.run_folders import WORKSPACE, Place
+from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.sandboxed_tool import number_argument, sandboxed_tool
-from quarterdeck.tools.tool import CallContext, Effect, Output, Refusal, Tool, parameters, text_argument
+from quarterdeck.tools.tool import CallContext, Effect, Output, Tool, parameters, text_argument
 
 BASH = "bash"
 # The whole output of a command, if it is longer than what the model is shown.

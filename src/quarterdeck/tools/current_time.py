@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from quarterdeck.models.model import ToolSpec
+from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.tool import CallContext, Effect, Tool, parameters
 
 CURRENT_TIME = "current_time"

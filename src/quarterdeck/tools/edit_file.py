@@ -3,13 +3,14 @@
 import os
 from typing import Any
 
-from quarterdeck.models.model import ToolSpec
 from quarterdeck.sandbox.beneath import open_file, reported
 from quarterdeck.sandbox.folders import Folder
+from quarterdeck.sandbox.model import Refusal
 from quarterdeck.sandbox.run_folders import Place, writable_path
 from quarterdeck.skills.model import shown
+from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.sandboxed_tool import sandboxed_tool
-from quarterdeck.tools.tool import CallContext, Effect, Output, Refusal, Tool, parameters, text_argument
+from quarterdeck.tools.tool import CallContext, Effect, Output, Tool, parameters, text_argument
 from quarterdeck.tools.write_file import encoded, put_file, short_diff
 
 EDIT_FILE = "edit_file"

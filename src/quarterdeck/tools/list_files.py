@@ -6,10 +6,10 @@ from collections import Counter
 from typing import Any
 
 from quarterdeck.core.text_types import storable
-from quarterdeck.models.model import ToolSpec
 from quarterdeck.sandbox.beneath import descriptor, open_folder
 from quarterdeck.sandbox.run_folders import Place, clean_path
 from quarterdeck.sandbox.scan import RESERVED
+from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.sandboxed_tool import sandboxed_tool
 from quarterdeck.tools.tool import CallContext, Effect, Tool, bounded_text, parameters, text_argument
 

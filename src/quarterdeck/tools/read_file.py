@@ -4,9 +4,9 @@ import os
 from typing import IO, Any
 
 from quarterdeck.blobs.model import PIECE_BYTES
-from quarterdeck.models.model import ToolSpec
 from quarterdeck.sandbox.beneath import open_file
 from quarterdeck.sandbox.run_folders import Place, clean_path
+from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.sandboxed_tool import count_argument, sandboxed_tool
 from quarterdeck.tools.tool import CallContext, Effect, Tool, parameters, text_argument
 

@@ -1,6 +1,6 @@
 """The tools of a session with a workspace, and the instructions about it."""
 
-from quarterdeck.core.agent_settings import SandboxSettings
+from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.run_folders import WORKSPACE, Place
 from quarterdeck.sandbox.scan import RESERVED
 from quarterdeck.tools.bash import BASH, OUTPUT_FOLDER, bash

@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from quarterdeck.core.logging import log
-from quarterdeck.models.model import ToolSpec
-from quarterdeck.sandbox.model import SandboxUnavailable
+from quarterdeck.sandbox.model import Refusal, SandboxUnavailable
 from quarterdeck.sandbox.run_folders import Place
-from quarterdeck.tools.tool import CallContext, Effect, Output, Refusal, Tool
+from quarterdeck.tools.model import ToolSpec
+from quarterdeck.tools.tool import CallContext, Effect, Output, Tool
 
 Work = Callable[[Place, dict[str, Any], CallContext], Awaitable[str | Output]]
 

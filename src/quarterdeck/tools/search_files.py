@@ -4,13 +4,14 @@ import os
 from typing import Any
 
 from quarterdeck.core.limited_process import ProcessFailed, run_limited
-from quarterdeck.models.model import ToolSpec
 from quarterdeck.sandbox.beneath import descriptor, open_beneath
+from quarterdeck.sandbox.model import Refusal
 from quarterdeck.sandbox.run_folders import Place, clean_path
 from quarterdeck.sandbox.scan import RESERVED
 from quarterdeck.tools import search_process
+from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.sandboxed_tool import sandboxed_tool
-from quarterdeck.tools.tool import CallContext, Effect, Refusal, Tool, parameters, text_argument
+from quarterdeck.tools.tool import CallContext, Effect, Tool, parameters, text_argument
 
 SEARCH_FILES = "search_files"
 _SECONDS = 20.0

@@ -9,19 +9,10 @@ from msgspec import Struct
 from quarterdeck.blobs.model import Blob
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.logging import log
-from quarterdeck.models.model import ToolSpec
+from quarterdeck.sandbox.model import Refusal
 from quarterdeck.skills.model import BundleError, ManifestFile, shown
-from quarterdeck.tools.tool import (
-    CallContext,
-    CarryOut,
-    Effect,
-    Output,
-    Refusal,
-    Tool,
-    bounded_text,
-    parameters,
-    text_argument,
-)
+from quarterdeck.tools.model import ToolSpec
+from quarterdeck.tools.tool import CallContext, CarryOut, Effect, Output, Tool, bounded_text, parameters, text_argument
 
 READ_SKILL_FILE, LIST_SKILL_FILES = "read_skill_file", "list_skill_files"
 SKILL_MD = "SKILL.md"

@@ -6,14 +6,15 @@ from contextlib import suppress
 from typing import Any
 
 from quarterdeck.blobs.model import PIECE_BYTES
-from quarterdeck.models.model import ToolSpec
 from quarterdeck.sandbox.beneath import descriptor, make_folders, open_file, replace_file, reported
 from quarterdeck.sandbox.folders import Folder
+from quarterdeck.sandbox.model import Refusal
 from quarterdeck.sandbox.run_folders import Place, writable_path
 from quarterdeck.skills.diff import unified_diff
 from quarterdeck.skills.model import shown
+from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.sandboxed_tool import sandboxed_tool
-from quarterdeck.tools.tool import CallContext, Effect, Output, Refusal, Tool, parameters, text_argument
+from quarterdeck.tools.tool import CallContext, Effect, Output, Tool, parameters, text_argument
 
 WRITE_FILE = "write_file"
 # Of both texts together. A diff of more would not be read.

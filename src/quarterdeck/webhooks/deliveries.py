@@ -15,7 +15,8 @@ from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.core.text_types import storable
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.outbound.network_backend import UnreachableError
-from quarterdeck.webhooks import delivery_store, rules, signatures, store
+from quarterdeck.webhooks import rules, store
+from quarterdeck.webhooks import sender as signatures
 from quarterdeck.webhooks.model import Claimed, Outcome, Receiver
 from quarterdeck.webhooks.sender import Answered, Sender, SendError
 
@@ -78,19 +79,19 @@ class DeliverySender:
         lease_seconds = self._settings.timeout_seconds * _LEASE_TIMEOUTS
 
         async def work(connection: Connection) -> tuple[list[tuple[Claimed, Receiver]], int]:
-            claims = await delivery_store.claim(connection, slots, busy, self._settings.per_host, lease_seconds)
+            claims = await store.claim(connection, slots, busy, self._settings.per_host, lease_seconds)
             if not claims:
                 return [], 0
             receivers = await store.receivers(connection, [one.webhook_id for one in claims])
             orphans = [one.id for one in claims if one.webhook_id not in receivers]
             if orphans:
                 # Their webhook was deleted.
-                await delivery_store.forget(connection, orphans)
+                await store.forget(connection, orphans)
             found = [(one, receivers[one.webhook_id]) for one in claims if one.webhook_id in receivers]
             # Done here and not when the webhook is disabled: one transaction could not update a large backlog.
             unwanted = [one.id for one, receiver in found if not receiver.enabled]
             if unwanted:
-                await delivery_store.give_up(connection, unwanted, _DISABLED)
+                await store.give_up(connection, unwanted, _DISABLED)
             return [pair for pair in found if pair[1].enabled], len(orphans) + len(unwanted)
 
         return await self._database.transaction(work, repeatable=False)
@@ -159,7 +160,7 @@ class DeliverySender:
         days = self._settings.disable_after_days
 
         async def work(connection: Connection) -> None:
-            await delivery_store.store_outcome(connection, claimed, outcome)
+            await store.store_outcome(connection, claimed, outcome)
             if outcome.error is None:
                 await store.note_success(connection, receiver.id)
                 return

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from quarterdeck.core.ids import new_id
 from quarterdeck.db.database import Connection
-from quarterdeck.webhooks import delivery_store, store
+from quarterdeck.webhooks import store
 from quarterdeck.webhooks.model import TEST_EVENT, Message, NewDelivery, TestData, WebhookEvent
 
 
@@ -24,12 +24,12 @@ async def add_deliveries(
 ) -> None:
     payload = _encoded(event, data)
     deliveries = [NewDelivery(new_id(), webhook_id, event, run_id, payload) for webhook_id in webhook_ids]
-    await delivery_store.add(connection, deliveries)
+    await store.add_deliveries(connection, deliveries)
 
 
 async def add_test_delivery(connection: Connection, tested: TestData) -> UUID:
     delivery = NewDelivery(new_id(), tested.webhook_id, TEST_EVENT, None, _encoded(TEST_EVENT, tested))
-    await delivery_store.add(connection, [delivery])
+    await store.add_deliveries(connection, [delivery])
     return delivery.id
 
 

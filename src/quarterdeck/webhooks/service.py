@@ -20,7 +20,7 @@ from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.db.walks import Step, walk
 from quarterdeck.outbound.urls import read_url
-from quarterdeck.webhooks import delivery_store, outbox, rules, signatures, store
+from quarterdeck.webhooks import outbox, rules, sender, store
 from quarterdeck.webhooks.model import (
     ChangeWebhookBody,
     CreatedWebhookBody,
@@ -63,7 +63,7 @@ async def create_webhook(
             raise errors.conflict(
                 f"This workspace already has the maximum of {settings.per_workspace} webhooks. Delete one first."
             )
-        webhook_id, secret = new_id(), signatures.new_secret()
+        webhook_id, secret = new_id(), sender.new_secret()
         webhook = NewWebhook(
             id=webhook_id,
             workspace_id=workspace_id,
@@ -131,7 +131,7 @@ async def rotate_webhook_secret(
         connection: Connection, principal: Principal, _: WebhookBody, body: RotateWebhookSecretBody
     ) -> Made:
         await _locked(connection, call, principal, webhook_id)
-        secret = signatures.new_secret()
+        secret = sender.new_secret()
         workspace_id, encrypted = principal.workspace_id, _encrypt(cipher, webhook_id, secret)
         await store.rotate(connection, workspace_id, webhook_id, encrypted, body.overlap_seconds)
         rotated = await _stored(connection, workspace_id, webhook_id)
@@ -157,7 +157,7 @@ async def list_webhook_deliveries(
     async def show(connection: Connection, _: Principal, __: WebhookBody) -> WebhookDeliveryPage:
         async def fetch(start: UUID, count: int) -> list[WebhookDeliveryBody]:
             order = request.newest_first
-            return await delivery_store.page(connection, webhook_id, state, start, count, newest_first=order)
+            return await store.page_of_deliveries(connection, webhook_id, state, start, count, newest_first=order)
 
         items, next_cursor = await take_page(request, fetch, cursor_must_exist=False)
         return WebhookDeliveryPage(items, next_cursor)
@@ -169,7 +169,7 @@ async def list_webhook_deliveries(
 async def redeliver_webhook(changes: Changes, call: Call[None], webhook_id: UUID, delivery_id: UUID) -> Answer:
     async def lookup(connection: Connection, principal: Principal) -> WebhookDeliveryBody:
         if principal.may_see_workspace(call.workspace_id):
-            delivery = await delivery_store.get(connection, principal.workspace_id, webhook_id, delivery_id)
+            delivery = await store.get_delivery(connection, principal.workspace_id, webhook_id, delivery_id)
             if delivery is not None:
                 return delivery
         raise errors.not_found("delivery")
@@ -178,7 +178,7 @@ async def redeliver_webhook(changes: Changes, call: Call[None], webhook_id: UUID
         workspace_id = principal.workspace_id
         webhook = await _stored(connection, workspace_id, webhook_id)
         _check_enabled(webhook)
-        await delivery_store.send_again(connection, webhook_id, delivery_id)
+        await store.send_again(connection, webhook_id, delivery_id)
         shown = await _delivery(connection, workspace_id, webhook_id, delivery_id)
         return Made.plain(shown, webhook_id, _name(webhook), delivery_id=str(delivery_id))
 
@@ -214,7 +214,7 @@ async def sweep_deliveries(database: Database, days: int, shortest_days: int, ba
     """`days`: the retention of the server. `shortest_days`: of all workspaces."""
 
     async def delete(connection: Connection, after: UUID) -> Step:
-        return await delivery_store.delete_old(connection, after, days, shortest_days, batch)
+        return await store.delete_old(connection, after, days, shortest_days, batch)
 
     return await walk(database, delete, LOWEST_ID, batch)
 
@@ -267,7 +267,7 @@ async def _locked(connection: Connection, call: Call[Body], principal: Principal
 async def _delivery(
     connection: Connection, workspace_id: UUID, webhook_id: UUID, delivery_id: UUID
 ) -> WebhookDeliveryBody:
-    delivery = await delivery_store.get(connection, workspace_id, webhook_id, delivery_id)
+    delivery = await store.get_delivery(connection, workspace_id, webhook_id, delivery_id)
     if delivery is None:
         raise errors.not_found("delivery")
     return delivery
@@ -275,7 +275,7 @@ async def _delivery(
 
 def _made_with_secret(webhook: WebhookBody, secret: bytes, **detail: object) -> Made:
     kept = CreatedWebhookBody(**msgspec.structs.asdict(webhook))
-    shown = msgspec.structs.replace(kept, secret=signatures.encode_secret(secret))
+    shown = msgspec.structs.replace(kept, secret=sender.encode_secret(secret))
     logged = {"events": webhook.events, "description": webhook.description} | detail
     return Made(shown=shown, kept=kept, object_id=webhook.id, object_name=_name(webhook), detail=logged)
 

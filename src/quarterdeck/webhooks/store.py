@@ -1,5 +1,7 @@
 """SQL of webhooks. Secrets are encrypted before they get here."""
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -7,7 +9,18 @@ from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.ids import created_at
 from quarterdeck.core.pages import bounds
 from quarterdeck.db.database import Connection
-from quarterdeck.webhooks.model import NewWebhook, Receiver, WebhookBody, WebhookEvent
+from quarterdeck.db.walks import Step
+from quarterdeck.webhooks.model import (
+    Claimed,
+    DeliveryState,
+    NewDelivery,
+    NewWebhook,
+    Outcome,
+    Receiver,
+    WebhookBody,
+    WebhookDeliveryBody,
+    WebhookEvent,
+)
 
 # Seeds 0 to 3 belong to sessions, keys, receipts and places.
 _LOCK_WORKSPACE = "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 4))"
@@ -194,4 +207,222 @@ def _body(row: tuple[Any, ...]) -> WebhookBody:
         created_at=created_at(webhook_id),
         created_by=ActorBody(user_id, name, email),
         revision=revision,
+    )
+
+
+_ADD_DELIVERY = "INSERT INTO webhook_deliveries (id, webhook_id, event, run_id, payload) VALUES (%s, %s, %s, %s, %s)"
+_GET_DELIVERY = """
+SELECT d.id, d.webhook_id, d.event, d.run_id, d.state, d.attempts, d.next_attempt_at, d.last_status, d.last_error,
+       d.duration_ms, d.delivered_at
+FROM webhook_deliveries d JOIN webhooks w ON w.id = d.webhook_id
+WHERE w.workspace_id = %s AND d.webhook_id = %s AND d.id = %s
+"""
+# The filter is part of the bounds and of the order, so that the planner can use only the matching index: as in
+# api_keys/store.py.
+_NEWEST_DELIVERIES = """
+SELECT id, webhook_id, event, run_id, state, attempts, next_attempt_at, last_status, last_error, duration_ms,
+       delivered_at
+FROM webhook_deliveries
+WHERE (webhook_id, id) BETWEEN (%s, %s) AND (%s, %s)
+ORDER BY webhook_id DESC, id DESC LIMIT %s
+"""
+_NEWEST_FIRST_IN_STATE = """
+SELECT id, webhook_id, event, run_id, state, attempts, next_attempt_at, last_status, last_error, duration_ms,
+       delivered_at
+FROM webhook_deliveries
+WHERE webhook_id = %s AND (state, id) BETWEEN (%s, %s) AND (%s, %s)
+ORDER BY state DESC, id DESC LIMIT %s
+"""
+_OLDEST_DELIVERIES = """
+SELECT id, webhook_id, event, run_id, state, attempts, next_attempt_at, last_status, last_error, duration_ms,
+       delivered_at
+FROM webhook_deliveries
+WHERE (webhook_id, id) BETWEEN (%s, %s) AND (%s, %s)
+ORDER BY webhook_id, id LIMIT %s
+"""
+_OLDEST_FIRST_IN_STATE = """
+SELECT id, webhook_id, event, run_id, state, attempts, next_attempt_at, last_status, last_error, duration_ms,
+       delivered_at
+FROM webhook_deliveries
+WHERE webhook_id = %s AND (state, id) BETWEEN (%s, %s) AND (%s, %s)
+ORDER BY state, id LIMIT %s
+"""
+# An attempt that is running ends first: outcomes of two concurrent attempts could not be told apart.
+_AGAIN = """
+UPDATE webhook_deliveries
+SET state = 'pending', attempts_before = attempts, delivered_at = NULL,
+    next_attempt_at = CASE WHEN state = 'pending' AND sending THEN next_attempt_at ELSE clock_timestamp() END,
+    sending = state = 'pending' AND sending
+WHERE webhook_id = %s AND id = %s
+"""
+# The recursive part skips from webhook to webhook on the index and takes a few of each, so the backlog of one that does
+# not answer is never scanned. `place` orders the deliveries of a host, which gets no more than its free slots. `turn`
+# interleaves workspaces, so that slow receivers of one do not delay the others. now() instead of clock_timestamp(),
+# because an index condition needs a stable function.
+_CLAIM = """
+WITH RECURSIVE waiting AS (
+    (SELECT webhook_id FROM webhook_deliveries WHERE state = 'pending' ORDER BY webhook_id LIMIT 1)
+    UNION ALL
+    SELECT (
+        SELECT d.webhook_id FROM webhook_deliveries d
+        WHERE d.state = 'pending' AND d.webhook_id > waiting.webhook_id ORDER BY d.webhook_id LIMIT 1
+    )
+    FROM waiting WHERE waiting.webhook_id IS NOT NULL
+), due AS (
+    SELECT d.id, d.next_attempt_at, coalesce(busy.places, 0) AS taken,
+           row_number() OVER (PARTITION BY w.host ORDER BY d.next_attempt_at) AS place,
+           row_number() OVER (PARTITION BY w.workspace_id ORDER BY d.next_attempt_at) AS turn
+    FROM waiting
+    LEFT JOIN webhooks w ON w.id = waiting.webhook_id
+    LEFT JOIN unnest(%s::text[], %s::integer[]) AS busy (host, places) ON busy.host = w.host
+    CROSS JOIN LATERAL (
+        SELECT id, next_attempt_at FROM webhook_deliveries
+        WHERE webhook_id = waiting.webhook_id AND state = 'pending' AND next_attempt_at <= now()
+        ORDER BY next_attempt_at LIMIT %s
+    ) d
+), chosen AS (
+    SELECT id FROM webhook_deliveries
+    WHERE id IN (SELECT id FROM due WHERE taken + place <= %s ORDER BY turn, next_attempt_at LIMIT %s)
+      AND state = 'pending' AND next_attempt_at <= now()
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE webhook_deliveries d
+SET attempts = attempts + 1, sending = true, next_attempt_at = clock_timestamp() + make_interval(secs => %s)
+FROM chosen WHERE d.id = chosen.id
+RETURNING d.id, d.webhook_id, d.event, d.payload, d.attempts, d.attempts - d.attempts_before
+"""
+# In any state: the receiver has the message, whatever happened to the delivery meanwhile.
+_DELIVERED = """
+UPDATE webhook_deliveries
+SET state = 'delivered', sending = false, last_status = %s, last_error = NULL, duration_ms = %s,
+    delivered_at = clock_timestamp()
+WHERE id = %s AND attempts = %s
+"""
+_RETRY = """
+UPDATE webhook_deliveries
+SET sending = false, last_status = %s, last_error = %s, duration_ms = %s, next_attempt_at = clock_timestamp() + %s
+WHERE id = %s AND attempts = %s AND state = 'pending'
+"""
+_FAILED = """
+UPDATE webhook_deliveries
+SET state = 'failed', sending = false, last_status = %s, last_error = %s, duration_ms = %s
+WHERE id = %s AND attempts = %s AND state = 'pending'
+"""
+# Claimed but not sent, so it does not count as an attempt.
+_GIVE_UP = """
+UPDATE webhook_deliveries SET state = 'failed', sending = false, attempts = attempts - 1, last_error = %s
+WHERE id = ANY(%s)
+"""
+_FORGET = "DELETE FROM webhook_deliveries WHERE id = ANY(%s)"
+# Pending ones are kept: somebody may have requested an old one again. The retention of the
+# server applies to those of a deleted webhook, which has no workspace.
+_DELETE_OLD = """
+WITH old AS (
+    SELECT d.id, d.state <> 'pending' AND d.id < lowest_id_at(
+        now() - make_interval(days => coalesce((w.retention->>'delivery_days')::integer, %s))
+    ) AS is_expired
+    FROM webhook_deliveries d
+    LEFT JOIN webhooks h ON h.id = d.webhook_id LEFT JOIN workspaces w ON w.id = h.workspace_id
+    WHERE d.id > %s AND d.id < lowest_id_at(now() - make_interval(days => %s))
+    ORDER BY d.id LIMIT %s
+), gone AS (
+    DELETE FROM webhook_deliveries WHERE id = ANY (ARRAY(
+        SELECT id FROM webhook_deliveries
+        WHERE id = ANY (ARRAY(SELECT id FROM old WHERE is_expired)) AND state <> 'pending' FOR UPDATE SKIP LOCKED
+    ))
+    RETURNING 1
+)
+SELECT (SELECT count(*) FROM gone), count(*), (SELECT id FROM old ORDER BY id DESC LIMIT 1) FROM old
+"""
+
+
+async def add_deliveries(connection: Connection, deliveries: Sequence[NewDelivery]) -> None:
+    rows = [(one.id, one.webhook_id, one.event, one.run_id, one.payload) for one in deliveries]
+    await connection.cursor().executemany(_ADD_DELIVERY, rows)
+
+
+async def get_delivery(
+    connection: Connection, workspace_id: UUID, webhook_id: UUID, delivery_id: UUID
+) -> WebhookDeliveryBody | None:
+    row = await (await connection.execute(_GET_DELIVERY, (workspace_id, webhook_id, delivery_id))).fetchone()
+    return None if row is None else _delivery_body(row)
+
+
+async def page_of_deliveries(
+    connection: Connection,
+    webhook_id: UUID,
+    state: DeliveryState | None,
+    start: UUID,
+    count: int,
+    *,
+    newest_first: bool,
+) -> list[WebhookDeliveryBody]:
+    """`count` deliveries from `start`, inclusive."""
+    lowest, highest = bounds(start, newest_first=newest_first)
+    if state is None:
+        query = _NEWEST_DELIVERIES if newest_first else _OLDEST_DELIVERIES
+        found = await connection.execute(query, (webhook_id, lowest, webhook_id, highest, count))
+    else:
+        query = _NEWEST_FIRST_IN_STATE if newest_first else _OLDEST_FIRST_IN_STATE
+        values = (webhook_id, state, lowest, state, highest, count)
+        found = await connection.execute(query, values)
+    rows = await found.fetchall()
+    return [_delivery_body(row) for row in rows]
+
+
+async def send_again(connection: Connection, webhook_id: UUID, delivery_id: UUID) -> None:
+    await connection.execute(_AGAIN, (webhook_id, delivery_id))
+
+
+async def claim(
+    connection: Connection, slots: int, busy: dict[str, int], per_host: int, lease_seconds: float
+) -> list[Claimed]:
+    """Start attempts of up to `slots` due deliveries. `busy` has the number of running attempts by host."""
+    values = (list(busy), list(busy.values()), per_host, per_host, slots, lease_seconds)
+    rows = await (await connection.execute(_CLAIM, values)).fetchall()
+    return [Claimed(*row) for row in rows]
+
+
+async def store_outcome(connection: Connection, claimed: Claimed, outcome: Outcome) -> None:
+    failure = (outcome.status, outcome.error, outcome.duration_ms)
+    attempt = (claimed.id, claimed.attempt)
+    if outcome.error is None:
+        await connection.execute(_DELIVERED, (outcome.status, outcome.duration_ms, *attempt))
+    elif outcome.pause is None:
+        await connection.execute(_FAILED, (*failure, *attempt))
+    else:
+        await connection.execute(_RETRY, (*failure, outcome.pause, *attempt))
+
+
+async def give_up(connection: Connection, delivery_ids: list[UUID], reason: str) -> None:
+    await connection.execute(_GIVE_UP, (reason, delivery_ids))
+
+
+async def forget(connection: Connection, delivery_ids: list[UUID]) -> None:
+    await connection.execute(_FORGET, (delivery_ids,))
+
+
+async def delete_old(connection: Connection, after: UUID, days: int, shortest_days: int, batch: int) -> Step:
+    """A batch of those after `after`. `days`: the retention of the server. `shortest_days`: of all workspaces."""
+    row = await (await connection.execute(_DELETE_OLD, (days, after, shortest_days, batch))).fetchone()
+    assert row is not None
+    return Step(*row)
+
+
+def _delivery_body(row: tuple[Any, ...]) -> WebhookDeliveryBody:
+    delivery_id, webhook_id, event, run_id, state, attempts, next_attempt, status, error, duration_ms, delivered = row
+    next_attempt_at: datetime | None = next_attempt if state == DeliveryState.PENDING else None
+    return WebhookDeliveryBody(
+        id=delivery_id,
+        webhook_id=webhook_id,
+        event=event,
+        run_id=run_id,
+        state=DeliveryState(state),
+        attempts=attempts,
+        next_attempt_at=next_attempt_at,
+        last_status=status,
+        last_error=error,
+        duration_ms=duration_ms,
+        created_at=created_at(delivery_id),
+        delivered_at=delivered,
     )

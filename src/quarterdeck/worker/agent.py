@@ -7,8 +7,8 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import replace
 
-from quarterdeck.core.agent_settings import ModelSettings
 from quarterdeck.core.logging import fields, log
+from quarterdeck.core.settings import ModelSettings
 from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.models.attachments import wanted, with_contents, with_selection
 from quarterdeck.models.context import Split, estimate_tokens, fit_turns, split_turns
@@ -20,8 +20,7 @@ from quarterdeck.sandbox.run_folders import Place
 from quarterdeck.sandbox.session_folder import Workspace
 from quarterdeck.tools.tool import Toolbox
 from quarterdeck.worker import journal
-from quarterdeck.worker.attachment_loader import AttachmentLoader
-from quarterdeck.worker.result_images import ResultImages
+from quarterdeck.worker.attachment_loader import AttachmentLoader, ResultImages
 
 # A model that rejects even this much is misconfigured; a shorter conversation would not help.
 _MIN_CONTEXT_TOKENS = 500

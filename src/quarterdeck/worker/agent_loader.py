@@ -6,7 +6,7 @@ from uuid import UUID
 
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.model import Blob
-from quarterdeck.core.agent_settings import ModelSettings, SandboxSettings
+from quarterdeck.core.settings import ModelSettings, SandboxSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.models.catalog import ModelCatalog
@@ -33,10 +33,9 @@ from quarterdeck.tools.sandbox_tools import workspace_instructions, workspace_to
 from quarterdeck.tools.skill_files import DELETED, SessionSkill, by_unique_name, skill_instructions, skill_tools
 from quarterdeck.tools.tool import Tool, Toolbox, client_tool
 from quarterdeck.worker.agent import Agent
-from quarterdeck.worker.attachment_loader import AttachmentLoader
+from quarterdeck.worker.attachment_loader import AttachmentLoader, ResultImages
 from quarterdeck.worker.mcp_tools import McpTools
-from quarterdeck.worker.result_images import ResultImages
-from quarterdeck.worker.workspaces import Workspaces
+from quarterdeck.worker.session_files import Workspaces
 
 
 class AgentLoader:

@@ -21,15 +21,14 @@ from quarterdeck.core.settings import DatabaseSettings, Settings, SettingsError,
 from quarterdeck.core.trace_export import start_tracing, stop_tracing
 from quarterdeck.db.database import Database
 from quarterdeck.events.notifications import Notifier
-from quarterdeck.models.model import ToolRule
 from quarterdeck.models.registry import ModelRegistry
-from quarterdeck.runs.actions.sweep import expire_actions, release_actions
-from quarterdeck.runs.recovery import recover
-from quarterdeck.runs.turns import runs_to_leave
+from quarterdeck.runs.action_records import expire_actions, release_actions
+from quarterdeck.runs.recovery import recover, runs_to_leave
 from quarterdeck.sandbox.choice import find_sandbox
 from quarterdeck.sandbox.model import Sandbox, SandboxUnavailable
 from quarterdeck.sessions.service import backfill_search, purge_deleted_sessions
 from quarterdeck.skills.bundle_files import BundleFiles
+from quarterdeck.tools.model import ToolRule
 from quarterdeck.webhooks.deliveries import DeliverySender
 from quarterdeck.webhooks.sender import Sender
 from quarterdeck.worker.agent_loader import AgentLoader
@@ -37,7 +36,7 @@ from quarterdeck.worker.mcp_tools import McpTools
 from quarterdeck.worker.queue_connection import check_queue, make_connector
 from quarterdeck.worker.queue_store import TurnsJobManager
 from quarterdeck.worker.run_driver import RunDriver
-from quarterdeck.worker.workspaces import Workspaces
+from quarterdeck.worker.session_files import Workspaces
 
 QUEUE = "runs"
 # Short: runs must resume within five seconds after the database is back.

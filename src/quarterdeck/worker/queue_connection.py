@@ -14,13 +14,15 @@ from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool
 
 from quarterdeck.core.settings import DatabaseSettings
-from quarterdeck.db.connection_settings import SCHEMA, as_begin, role_settings
 from quarterdeck.db.migrate import JOBS_SCHEMA
 from quarterdeck.db.pool import (
     RECONNECT_SECONDS,
+    SCHEMA,
     Connection,
     LivingPool,
+    as_begin,
     connection_kwargs,
+    role_settings,
     transaction_with_settings,
 )
 

@@ -16,27 +16,42 @@ from quarterdeck.core.settings import ActionSettings, RunSettings, WorkerSetting
 from quarterdeck.db.database import Database
 from quarterdeck.events.model import NewEvent
 from quarterdeck.models.context import BYTES_PER_TOKEN, is_summary, newest_turns
-from quarterdeck.models.model import (
-    ContextExceeded,
-    CutOff,
-    ModelFailure,
-    RequestRefused,
-    Step,
-    ToolRule,
-    Turn,
-    UserTurn,
-)
+from quarterdeck.models.model import ContextExceeded, CutOff, ModelFailure, RequestRefused, Step, Turn, UserTurn
 from quarterdeck.models.summary import summary_turn
 from quarterdeck.runs import lifecycle
+from quarterdeck.runs.action_model import ActionKind, ActionState, LimitScope, NewAction, ReachedLimit
 from quarterdeck.runs.lifecycle import Lease, LimitReached, Superseded
 from quarterdeck.runs.model import StepUsage
+from quarterdeck.tools.model import ToolRule
 from quarterdeck.worker import journal
 from quarterdeck.worker.agent import Agent, Compaction
 from quarterdeck.worker.agent_loader import AgentLoader
-from quarterdeck.worker.budgets import budget_action, stop_reason
 from quarterdeck.worker.deltas import DeltaSender
 from quarterdeck.worker.run_spans import attempt_span, job_span
 from quarterdeck.worker.tool_runner import ToolRunner
+
+# What a run does at a limit of cost or tokens: wait for an answer, or end. Pure functions, no I/O.
+
+_SCOPES = {
+    LimitScope.RUN: "for this run",
+    LimitScope.SESSION: "for this session",
+    LimitScope.DAY: "per day for this workspace",
+}
+
+
+def budget_action(reached: ReachedLimit) -> NewAction:
+    reason = f"Reached the limit of {_limit(reached)}: {reached.amount(reached.used)} used."
+    return NewAction(kind=ActionKind.BUDGET, reason=reason, reached=reached)
+
+
+def stop_reason(reached: ReachedLimit, stopped: ActionState) -> str:
+    reason = f"Stopped at the limit of {_limit(reached)}"
+    return f"{reason}: nobody raised it in time." if stopped is ActionState.EXPIRED else f"{reason}."
+
+
+def _limit(reached: ReachedLimit) -> str:
+    return f"{reached.amount(reached.maximum)} {_SCOPES[reached.scope]}"
+
 
 Result = TypeVar("Result")
 

@@ -11,10 +11,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from quarterdeck.models.model import MALFORMED_ARGUMENTS, ToolCall, ToolRule
-from quarterdeck.runs.actions.model import ActionKind, ActionState, CallAction, Decision, NewAction
+from quarterdeck.models.model import MALFORMED_ARGUMENTS, ToolCall
+from quarterdeck.runs.action_model import ActionKind, ActionState, CallAction, Decision, NewAction
 from quarterdeck.sandbox.manifest import FileChanges
 from quarterdeck.skills.model import shown
+from quarterdeck.tools.model import ToolRule
 from quarterdeck.tools.tool import NewImage, Tool
 
 _OUTCOME_UNKNOWN = (

@@ -13,20 +13,21 @@ from quarterdeck.core.errors import Kind, ServiceError
 from quarterdeck.core.logging import fields, log
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.events.model import EventType, NewEvent
-from quarterdeck.models.model import ResultImage, ToolCall, ToolResult, ToolRule
+from quarterdeck.models.model import ResultImage, ToolCall, ToolResult
 from quarterdeck.runs import calls as call_log
-from quarterdeck.runs.actions.model import NewAction, RememberedTool
+from quarterdeck.runs.action_model import NewAction, RememberedTool
 from quarterdeck.runs.calls import CallStates
 from quarterdeck.runs.lifecycle import Lease, Superseded
 from quarterdeck.sandbox.manifest import FileChanges
+from quarterdeck.sandbox.model import Refusal
 from quarterdeck.sandbox.path_rules import PathConflict
 from quarterdeck.sandbox.session_folder import Workspace
 from quarterdeck.sessions import service as sessions
-from quarterdeck.tools.policy import rule_of
-from quarterdeck.tools.tool import CallContext, Effect, Output, Refusal, Tool, Toolbox, bounded_result, failed_output
+from quarterdeck.tools.model import ToolRule
+from quarterdeck.tools.tool import CallContext, Effect, Output, Tool, Toolbox, bounded_result, failed_output, rule_of
 from quarterdeck.worker import journal
+from quarterdeck.worker.attachment_loader import ResultImages
 from quarterdeck.worker.deltas import DeltaSender
-from quarterdeck.worker.result_images import ResultImages
 from quarterdeck.worker.run_spans import add_result, tool_span
 from quarterdeck.worker.tool_calls import Answer, CarryOut, NextStep, Rules, Wait, decide, failure, key_of, state_of
 

@@ -26,13 +26,12 @@ from quarterdeck.app import load_app
 from quarterdeck.blobs.blob_store import open_blob_store
 from quarterdeck.cli.server_settings import with_server
 from quarterdeck.core.actors import Permission
-from quarterdeck.core.agent_settings import ModelSettings, SandboxSettings
-from quarterdeck.core.settings import DatabaseSettings, LimitSettings, Settings
+from quarterdeck.core.settings import DatabaseSettings, LimitSettings, ModelSettings, SandboxSettings, Settings
 from quarterdeck.db.database import Database
 from quarterdeck.models.model import Model
-from quarterdeck.models.provider_connections import Connection as ProviderConnection
+from quarterdeck.models.providers import Connection as ProviderConnection
 from quarterdeck.models.registry import ModelRegistry
-from quarterdeck.runs.actions.sweep import release_actions
+from quarterdeck.runs.action_records import release_actions
 from quarterdeck.runs.lifecycle import Lease
 from quarterdeck.sandbox.choice import find_sandbox
 from quarterdeck.skills.bundle_files import BundleFiles
@@ -41,7 +40,7 @@ from quarterdeck.tools.tool import Tool
 from quarterdeck.worker.agent_loader import AgentLoader
 from quarterdeck.worker.mcp_tools import McpTools
 from quarterdeck.worker.run_driver import RunDriver
-from quarterdeck.worker.workspaces import Workspaces
+from quarterdeck.worker.session_files import Workspaces
 from quarterdeck.workspaces import service as workspaces
 from tests.model.features.provider import HeldProvider, driven_run
 from tests.world import app_url

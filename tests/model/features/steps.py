@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from quarterdeck.runs.actions.sweep import expire_actions
+from quarterdeck.runs.action_records import expire_actions
 from tests.model.features.provider import Reply
 from tests.model.features.service import MODEL
 from tests.model.features.world import ENDED, Agent, Attached, Json, Session, World

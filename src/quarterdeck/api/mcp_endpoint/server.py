@@ -13,8 +13,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Receive, Scope, Send
 
 from quarterdeck.api.mcp_endpoint.own_api import ApiError, OwnApi
-from quarterdeck.api.mcp_endpoint.runs import WaitLimits
-from quarterdeck.api.mcp_endpoint.tools import TOOLS, Context
+from quarterdeck.api.mcp_endpoint.tools import TOOLS, Context, WaitLimits
 
 _INSTRUCTIONS = (
     "A workspace of Quarterdeck, a service that runs agents. send_input sends a message to a session and returns the "

@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import force_setattr
 
 from quarterdeck.core.actors import ActorBody
+from quarterdeck.core.example_ids import ADA, CREDENTIAL, MORNING
 from quarterdeck.core.text_types import Moment, Name, plain_name
 
 MIN_SECRET_CHARACTERS = 8
@@ -154,3 +155,28 @@ class UsableCredential(Struct, frozen=True):
     authorization: Authorization
     # Changes when the secret is rotated.
     revision: int
+
+
+_SECRET = "the-token-of-the-tracker"
+
+_CREDENTIAL = CredentialBody(
+    id=CREDENTIAL,
+    name="Issue tracker",
+    kind=CredentialType.BEARER,
+    header=None,
+    token_url=None,
+    client_id=None,
+    scope=None,
+    audience=None,
+    rotated_at=None,
+    created_at=MORNING,
+    created_by=ADA,
+    revision=1,
+)
+
+EXAMPLES = (
+    CreateCredentialBody(name="Issue tracker", kind=CredentialType.BEARER, secret=_SECRET),
+    RotateCredentialBody("the-next-token-of-the-tracker"),
+    _CREDENTIAL,
+    CredentialPage([_CREDENTIAL], None),
+)

@@ -7,12 +7,14 @@ import msgspec
 from quarterdeck.auth.access import Access, Lookup, visible_workspace
 from quarterdeck.changes.audit.model import ObjectType
 from quarterdeck.changes.perform import Changes, Made
-from quarterdeck.connections.credentials import rules, store
+from quarterdeck.connections.credentials import store
 from quarterdeck.connections.credentials.authorizations import UnusableAuthorization, authorization_of
 from quarterdeck.connections.credentials.model import (
     CreateCredentialBody,
     CredentialBody,
     CredentialPage,
+    CredentialType,
+    Parameters,
     RotateCredentialBody,
     StoredCredential,
     UsableCredential,
@@ -26,6 +28,49 @@ from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.secret_encryption import SecretCipher, SecretKeyError
 from quarterdeck.core.settings import CredentialSettings
 from quarterdeck.db.database import Connection
+
+# Rules of credentials: which fields go with which kind.
+
+# Headers that the connection itself sets.
+_RESERVED_HEADERS = frozenset(
+    [
+        "accept",
+        "accept-encoding",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "keep-alive",
+        "last-event-id",
+        "mcp-protocol-version",
+        "mcp-session-id",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ]
+)
+_REQUIRED = {
+    CredentialType.BEARER: frozenset[str](),
+    CredentialType.HEADER: frozenset({"header"}),
+    CredentialType.OAUTH_CLIENT_CREDENTIALS: frozenset({"token_url", "client_id"}),
+}
+_OPTIONAL = {CredentialType.OAUTH_CLIENT_CREDENTIALS: frozenset({"scope", "audience"})}
+
+
+def credential_parameters(body: CreateCredentialBody) -> Parameters:
+    given = {field: getattr(body, field) for field in Parameters.__struct_fields__}
+    given = {field: value for field, value in given.items() if value is not None}
+    required = _REQUIRED[body.kind]
+    for field in sorted(required - given.keys()):
+        raise errors.invalid(f"{field} is required for the kind {body.kind}.")
+    for field in sorted(given.keys() - required - _OPTIONAL.get(body.kind, frozenset())):
+        raise errors.invalid(f"{field} does not belong to the kind {body.kind}.")
+    if body.header is not None and body.header.lower() in _RESERVED_HEADERS:
+        raise errors.invalid("header names a header that every request sets itself.")
+    return Parameters(**given)
 
 
 async def list_credentials(access: Access, call: Call[None], request: PageRequest) -> CredentialPage:
@@ -49,7 +94,7 @@ async def create_credential(
     async def effect(
         connection: Connection, principal: Principal, workspace_id: UUID, body: CreateCredentialBody
     ) -> Made:
-        parameters = rules.parameters(body)
+        parameters = credential_parameters(body)
         if parameters.token_url is not None:
             tokens.check_url(parameters.token_url)
         await store.lock_workspace(connection, workspace_id)

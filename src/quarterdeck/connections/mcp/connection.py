@@ -18,8 +18,8 @@ from quarterdeck.connections.mcp.guarded_streams import Problem, guarded
 from quarterdeck.connections.mcp.model import KEY_META, McpFailure, McpResult, McpTarget, McpTool
 from quarterdeck.connections.mcp.results import to_result
 from quarterdeck.connections.mcp.tool_list import read_tools
-from quarterdeck.core.agent_settings import McpSettings
 from quarterdeck.core.logging import log
+from quarterdeck.core.settings import McpSettings
 
 # `auto` asks for the newest protocol first. Over HTTP a server that does not know it answers with an error. Over stdio
 # some servers end after a request that they do not know.

@@ -9,10 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
-from quarterdeck.connections.mcp.commands import CommandsError, read_commands
-from quarterdeck.connections.mcp.model import McpFailure, McpResult, McpTarget, McpTool
-from quarterdeck.core.agent_settings import McpSettings
+from quarterdeck.connections.mcp.model import CommandsError, McpFailure, McpResult, McpTarget, McpTool, read_commands
 from quarterdeck.core.logging import log
+from quarterdeck.core.settings import McpSettings
 from quarterdeck.outbound.resolver import Resolve, ResolveFor, Resolver
 from quarterdeck.sandbox.model import Sandbox
 

@@ -17,11 +17,10 @@ from mcp.client.streamable_http import LAST_EVENT_ID, MCP_SESSION_ID, streamable
 
 from quarterdeck import __version__
 from quarterdeck.connections.credentials.model import Authorization, AuthorizationError
-from quarterdeck.connections.mcp.guarded_streams import TOO_EXPENSIVE, Problem
-from quarterdeck.connections.mcp.value_limits import PIECE_BYTES, DecodingCost
-from quarterdeck.core.agent_settings import McpSettings
+from quarterdeck.connections.mcp.guarded_streams import PIECE_BYTES, TOO_EXPENSIVE, DecodingCost, Problem
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.logging import fields, log
+from quarterdeck.core.settings import McpSettings
 from quarterdeck.outbound.network_backend import CheckedBackend, UnreachableError
 from quarterdeck.outbound.resolver import ResolveFor
 from quarterdeck.outbound.rules import AddressPolicy

@@ -2,11 +2,13 @@
 here."""
 
 import hashlib
-from typing import Any
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from quarterdeck.connections.credentials.model import Authorization
 
@@ -108,3 +110,64 @@ def definition(tool: McpTool) -> dict[str, Any]:
 def definition_sha256(tool: McpTool) -> bytes:
     # Sorted: a server may list the keys of a schema in another order each time.
     return hashlib.sha256(msgspec.json.encode(definition(tool), order="deterministic")).digest()
+
+
+# The definitions of tools of MCP servers: the names that models use, and their comparison with known definitions.
+
+
+def server_name(name: str) -> str:
+    """Of a full name: the names of servers have no separator."""
+    return name.partition(SEPARATOR)[0]
+
+
+def pin(server_id: UUID, name: str, tools: Iterable[McpTool], known: Mapping[str, bytes]) -> list[PinnedTool]:
+    """`known`: the hashes of the known definitions, by the server's names for the tools. Those of new tools are known,
+    too, unless the server has too many."""
+    pinned = []
+    for tool in tools:
+        sha256 = definition_sha256(tool)
+        pinned.append(
+            PinnedTool(
+                server_id=server_id,
+                full_name=full_name(name, tool.name),
+                tool=tool,
+                definition_sha256=sha256.hex(),
+                is_changed=known.get(tool.name) != sha256,
+            )
+        )
+    return pinned
+
+
+# The commands of stdio servers, as named in the file of the operator. Requests can only name an entry.
+
+_FILE_BYTES = 1024 * 1024
+
+
+class CommandsError(Exception):
+    """The file is unusable. One line that says why."""
+
+
+class StdioCommand(Struct, frozen=True, forbid_unknown_fields=True):
+    # Program and arguments. No shell.
+    command: Annotated[tuple[str, ...], Meta(min_length=1)]
+    environment: dict[Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\Z")], str] = {}
+    network: bool = False
+    # Absolute paths of folders of the host that the server can read, besides those that every command can read.
+    readable: tuple[Annotated[str, Meta(pattern=r"^/")], ...] = ()
+
+
+def read_commands(file: str | None) -> dict[str, StdioCommand]:
+    """By name. Raises CommandsError. Without a file there are no commands."""
+    if file is None:
+        return {}
+    path = Path(file).expanduser()
+    try:
+        with path.open("rb") as source:
+            text = source.read(_FILE_BYTES + 1)
+        if len(text) > _FILE_BYTES:
+            raise CommandsError(f"{path} is larger than {_FILE_BYTES} bytes")
+        return msgspec.yaml.decode(text or b"{}", type=dict[str, StdioCommand])
+    except OSError as fault:
+        raise CommandsError(f"{path} cannot be read: {fault.strerror}") from fault
+    except msgspec.MsgspecError as fault:
+        raise CommandsError(f"{path} is not a list of commands: {fault}") from fault

@@ -9,8 +9,8 @@ import mcp_types as types
 import msgspec
 
 from quarterdeck.connections.mcp.cleaning import clean_line, clean_start
+from quarterdeck.connections.mcp.guarded_streams import decodes_quickly
 from quarterdeck.connections.mcp.model import McpImage, McpResult
-from quarterdeck.connections.mcp.value_limits import decodes_quickly
 
 # Those that model providers take, and how their contents begin. A provider refuses a request with another content, and
 # the run would fail.

@@ -15,10 +15,9 @@ from mcp.shared.message import SessionMessage
 from quarterdeck.connections.credentials import redaction
 from quarterdeck.connections.credentials.model import MIN_SECRET_CHARACTERS
 from quarterdeck.connections.mcp.cleaning import clean_line
-from quarterdeck.connections.mcp.commands import StdioCommand
-from quarterdeck.connections.mcp.guarded_streams import TOO_EXPENSIVE, Problem
-from quarterdeck.connections.mcp.value_limits import decodes_quickly
-from quarterdeck.core.agent_settings import McpSettings
+from quarterdeck.connections.mcp.guarded_streams import TOO_EXPENSIVE, Problem, decodes_quickly
+from quarterdeck.connections.mcp.model import StdioCommand
+from quarterdeck.core.settings import McpSettings
 from quarterdeck.sandbox.model import Pipes, Sandbox, SandboxUnavailable, Service
 from quarterdeck.sandbox.output_tail import ErrorTail
 

@@ -10,8 +10,8 @@ import msgspec
 
 from quarterdeck.connections.mcp.cleaning import clean_json, clean_line, clean_start
 from quarterdeck.connections.mcp.model import McpTool, full_name
-from quarterdeck.core.agent_settings import McpSettings
 from quarterdeck.core.logging import fields, log
+from quarterdeck.core.settings import McpSettings
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 # Of the name that the model uses.

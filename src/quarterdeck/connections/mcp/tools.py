@@ -6,9 +6,8 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from quarterdeck.connections.mcp.definitions import server_name
-from quarterdeck.connections.mcp.model import McpFailure, McpResult, PinnedTool, UnavailableServer
-from quarterdeck.models.model import ToolSpec
+from quarterdeck.connections.mcp.model import McpFailure, McpResult, PinnedTool, UnavailableServer, server_name
+from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.tool import CallContext, Effect, NewImage, Output, Tool, failed_output
 
 # Server, tool as the server calls it, arguments, key. Raises McpFailure.

@@ -3,11 +3,14 @@
 from uuid import UUID
 
 from quarterdeck.connections.mcp.connections import McpConnections
-from quarterdeck.connections.mcp.model import McpFailure, McpTarget, McpTool
-from quarterdeck.core.agent_settings import McpSettings
+from quarterdeck.connections.mcp.model import McpFailure, McpTarget, McpTool, read_commands
+from quarterdeck.core import errors
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.logging import fields, log
-from quarterdeck.core.places import Places, hold_place
+from quarterdeck.core.settings import McpSettings
+from quarterdeck.core.slots import Places, hold_place
+from quarterdeck.outbound.rules import AddressPolicy
+from quarterdeck.outbound.urls import read_url
 from quarterdeck.sandbox.model import Sandbox
 
 
@@ -42,3 +45,20 @@ class McpChecks:
     async def close(self) -> None:
         if self._connections is not None:
             await self._connections.close()
+
+
+# Which servers workspaces may add: URLs by the address policy, commands by the file of the operator.
+
+
+class McpOffer:
+    def __init__(self, settings: McpSettings) -> None:
+        """Raises CommandsError if the file of the operator is unusable."""
+        self._policy = AddressPolicy(exceptions=settings.allowed_addresses)
+        self._commands = sorted(read_commands(settings.commands_file))
+
+    def check(self, url: str | None, command: str | None) -> None:
+        if url is not None:
+            read_url(url, self._policy)
+        if command is not None and command not in self._commands:
+            known = f"Use one of: {', '.join(self._commands)}." if self._commands else "This server has none."
+            raise errors.invalid(f"command must be the name of a command that the operator configured. {known}")

@@ -4,7 +4,7 @@ from quarterdeck.auth.access import Access
 from quarterdeck.changes.perform import Changes
 from quarterdeck.connections.credentials.oauth import OAuthTokens
 from quarterdeck.connections.servers import rules, service
-from quarterdeck.connections.servers.checks import McpChecks
+from quarterdeck.connections.servers.checks import McpChecks, McpOffer
 from quarterdeck.connections.servers.model import (
     ChangeMcpServerBody,
     CreateMcpServerBody,
@@ -13,12 +13,11 @@ from quarterdeck.connections.servers.model import (
     McpServerDetailBody,
     McpServerPage,
 )
-from quarterdeck.connections.servers.offer import McpOffer
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission
-from quarterdeck.core.agent_settings import McpSettings
 from quarterdeck.core.call import Answer
 from quarterdeck.core.secret_encryption import SecretCipher
+from quarterdeck.core.settings import McpSettings
 from quarterdeck.http.operation import Refusal, operation
 from quarterdeck.http.request import Request
 

@@ -15,7 +15,7 @@ from quarterdeck.connections.credentials.model import Authorization
 from quarterdeck.connections.credentials.oauth import OAuthTokens
 from quarterdeck.connections.mcp.model import McpFailure, McpTarget, McpTool, model_name
 from quarterdeck.connections.servers import rules, store
-from quarterdeck.connections.servers.checks import McpChecks
+from quarterdeck.connections.servers.checks import McpChecks, McpOffer
 from quarterdeck.connections.servers.model import (
     ChangeMcpServerBody,
     CreateMcpServerBody,
@@ -25,14 +25,13 @@ from quarterdeck.connections.servers.model import (
     McpServerPage,
     NewMcpServer,
 )
-from quarterdeck.connections.servers.offer import McpOffer
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
-from quarterdeck.core.agent_settings import McpSettings
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.secret_encryption import SecretCipher
+from quarterdeck.core.settings import McpSettings
 from quarterdeck.core.text_types import storable
 from quarterdeck.db.database import Connection
 

@@ -1,10 +1,12 @@
 """Activity figures of a workspace, in time buckets."""
 
 from collections import Counter
+from datetime import timedelta
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from quarterdeck.core.example_ids import EVENING
 from quarterdeck.core.text_types import Moment
 
 Count = Annotated[int, Meta(ge=0)]
@@ -83,3 +85,18 @@ class CountedRuns(Struct, frozen=True):
     by_state: Counter[str]
     # By bucket index: number of started runs, p50 and p95 of the waiting time in milliseconds.
     started: dict[int, tuple[int, int, int]]
+
+
+EXAMPLES = (
+    ActivityBody(
+        since=EVENING - timedelta(seconds=5),
+        until=EVENING + timedelta(seconds=3),
+        bucket_seconds=5,
+        runs_by_state=RunsByState(running=1, succeeded=7, failed=1),
+        inputs=[InputCount(EVENING - timedelta(seconds=5), 4), InputCount(EVENING, 9)],
+        time_to_start=[
+            TimeToStart(EVENING - timedelta(seconds=5), 0, None, None),
+            TimeToStart(EVENING, 9, 6, 14),
+        ],
+    ),
+)

@@ -1,13 +1,13 @@
 """Counts the activity of a workspace."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from quarterdeck.auth.access import Access, visible_workspace
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Call
 from quarterdeck.db.database import Connection
-from quarterdeck.insights.activity import rules, store
+from quarterdeck.insights.activity import store
 from quarterdeck.insights.activity.model import (
     LIMITS,
     ActivityBody,
@@ -18,10 +18,34 @@ from quarterdeck.insights.activity.model import (
     Window,
 )
 
+# Divides a time window into buckets.
+
+MAX_BUCKETS = 60
+# Round lengths, for the axis of a chart.
+_BUCKET_SECONDS = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def activity_window(now: datetime, minutes: int) -> Window:
+    """The bucket of `now` and enough buckets before it to cover the minutes. Buckets start at multiples of their length
+    since 1970, so past buckets are the same in every call."""
+    seconds = minutes * 60
+    length = next(length for length in _BUCKET_SECONDS if -(-seconds // length) <= MAX_BUCKETS)
+    step = timedelta(seconds=length)
+    last = now - (now - _EPOCH) % step
+    count = -(-seconds // length)
+    return Window(length, [last - step * before for before in reversed(range(count))], now)
+
+
+def shortened(window: Window, since: datetime) -> Window:
+    """The window from a later time on. Its first bucket may be shorter than the others."""
+    later = [start for start in window.starts if start > since]
+    return Window(window.bucket_seconds, [since, *later], window.until)
+
 
 async def get_activity(access: Access, call: Call[None], minutes: int) -> ActivityBody:
     async def show(connection: Connection, _: Principal, workspace_id: UUID) -> ActivityBody:
-        return await count(connection, workspace_id, rules.window(datetime.now(UTC), minutes), LIMITS)
+        return await count(connection, workspace_id, activity_window(datetime.now(UTC), minutes), LIMITS)
 
     return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
 
@@ -33,7 +57,7 @@ async def count(connection: Connection, workspace_id: UUID, window: Window, limi
         await store.input_limit_time(connection, workspace_id, window, limits.inputs),
     ]
     if since := max(filter(None, limit_times), default=None):
-        window = rules.shortened(window, since)
+        window = shortened(window, since)
     # Twice the limit: rows added since the check above must not displace the oldest.
     runs = await store.runs(connection, workspace_id, window, 2 * limits.runs)
     inputs = await store.inputs(connection, workspace_id, window, 2 * limits.inputs)

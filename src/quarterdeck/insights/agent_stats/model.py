@@ -6,6 +6,8 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
+from quarterdeck.core.example_ids import AGENT
+
 # Runs that one call reads. Earlier runs are left out.
 MAX_RUNS = 200_000
 MAX_VERSIONS = 1000
@@ -43,3 +45,26 @@ class AgentStatsBody(Struct, frozen=True, kw_only=True):
         list[AgentVersionStats],
         Meta(max_length=MAX_VERSIONS, description="Versions with runs that were created in the period, newest first."),
     ]
+
+
+EXAMPLES = (
+    AgentStatsBody(
+        agent_id=AGENT,
+        since=date(2026, 3, 1),
+        until=date(2026, 4, 1),
+        versions=[
+            AgentVersionStats(
+                version=2,
+                runs=118,
+                failures=3,
+                input_tokens=1_284_220,
+                cached_tokens=960_000,
+                output_tokens=82_410,
+                cost_usd=2.49,
+                mean_seconds=14.2,
+                p50_seconds=9.8,
+                p95_seconds=41.5,
+            )
+        ],
+    ),
+)

@@ -51,3 +51,22 @@ class UsageBody(Struct, frozen=True, kw_only=True):
     ]
     until: Annotated[date, Meta(description="The day after the last one that is counted.")]
     items: Annotated[list[UsageItem], Meta(max_length=MAX_ITEMS)]
+
+
+EXAMPLES = (
+    UsageBody(
+        since=date(2026, 3, 1),
+        until=date(2026, 4, 1),
+        items=[
+            UsageItem(
+                group="anthropic:claude-sonnet-5",
+                label=None,
+                runs=41,
+                input_tokens=1_284_220,
+                cached_tokens=960_000,
+                output_tokens=82_410,
+                cost_usd=2.49,
+            )
+        ],
+    ),
+)

@@ -1,0 +1,137 @@
+"""Actions in the transactions of others: a run begins to wait, or is cancelled. Each function is a part of its caller's
+transaction, which holds the lock of the session.
+
+An action changes together with its event in the session's log and the deliveries of its webhooks.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from uuid import UUID
+
+import msgspec
+
+from quarterdeck.core.ids import new_id
+from quarterdeck.core.settings import ActionSettings
+from quarterdeck.db.database import Connection, Database
+from quarterdeck.events import log as events
+from quarterdeck.events.model import EventType, NewEvent
+from quarterdeck.events.notifications import announce_events
+from quarterdeck.runs import action_rules, action_store
+from quarterdeck.runs.action_model import ActionBody, ActionData, CallAction, NewAction, RememberedTool
+from quarterdeck.webhooks import outbox
+from quarterdeck.webhooks.model import WebhookEvent
+
+
+async def open_actions(
+    connection: Connection,
+    *,
+    session_id: UUID,
+    run_id: UUID,
+    workspace_id: UUID,
+    new: Sequence[NewAction],
+    settings: ActionSettings,
+) -> None:
+    """Stores the actions. The caller makes the run wait in the same transaction."""
+    opened = [
+        await action_store.add(
+            connection, new_id(), workspace_id, session_id, run_id, one, action_rules.expiry_seconds(one.kind, settings)
+        )
+        for one in new
+    ]
+    names = ("kind", "call_id", "tool", "arguments", "reached", "reason", "expires_at")
+    await _report(connection, workspace_id, opened, EventType.ACTION_REQUIRED, names)
+
+
+async def cancel_actions(connection: Connection, run_id: UUID, workspace_id: UUID) -> None:
+    """Closes the open actions of a run that is being cancelled."""
+    await report_closed(connection, workspace_id, await action_store.cancel(connection, run_id))
+
+
+async def actions_of_call(connection: Connection, run_id: UUID, step: int, call_id: str) -> list[CallAction]:
+    """The actions of a call that the answer number `step` made, oldest first."""
+    return await action_store.of_call(connection, run_id, step, call_id)
+
+
+async def remembered_tools(connection: Connection, session_id: UUID) -> frozenset[RememberedTool]:
+    return await action_store.remembered_tools(connection, session_id)
+
+
+async def purge(connection: Connection, session_id: UUID, batch: int) -> int:
+    """Deletes a batch of the actions of a deleted session. Returns their number."""
+    return await action_store.purge(connection, session_id, batch)
+
+
+async def report_closed(connection: Connection, workspace_id: UUID, closed: Sequence[ActionBody]) -> None:
+    """For actions that were resolved, expired or cancelled in this transaction."""
+    names = ("kind", "state", "call_id", "tool", "resolution", "resolved_by")
+    await _report(connection, workspace_id, closed, EventType.ACTION_RESOLVED, names)
+
+
+async def _report(
+    connection: Connection,
+    workspace_id: UUID,
+    actions: Sequence[ActionBody],
+    event_type: EventType,
+    names: tuple[str, ...],
+) -> None:
+    """Adds the event with these fields of the action, and the deliveries of the webhook event of the same name."""
+    if not actions:
+        return
+    event = WebhookEvent(event_type)
+    subscribers = await outbox.subscribers(connection, workspace_id, event)
+    for action in actions:
+        fields = {name: getattr(action, name) for name in names}
+        data = msgspec.to_builtins({"action_id": action.id} | fields)
+        await events.append(connection, action.session_id, action.run_id, [NewEvent(event_type, data)])
+        if subscribers:
+            whole = ActionData(**msgspec.structs.asdict(action), workspace_id=workspace_id)
+            await outbox.add_deliveries(connection, subscribers, event, action.run_id, whole)
+    await announce_events(connection, {action.session_id for action in actions})
+
+
+# Closes actions without an answer: nobody answered in time, or the limit that was reached no longer applies. Workers do
+# it in their recovery loop. It looks at the current state, so the next round finds what this one left over.
+
+_BATCH = 100
+# Bounds the time of one round: the other work of the recovery loop waits for it.
+_BATCHES = 10
+
+_Lock = Callable[[Connection, int], Awaitable[list[UUID]]]
+_Close = Callable[[Connection, Sequence[UUID]], Awaitable[list[tuple[UUID, ActionBody]]]]
+
+
+async def expire_actions(database: Database, batch: int = _BATCH, batches: int = _BATCHES) -> int:
+    """The number of actions that expired."""
+    return await _close_all(database, action_store.lock_due_sessions, action_store.expire, batch, batches)
+
+
+async def release_actions(database: Database, batch: int = _BATCH, batches: int = _BATCHES) -> int:
+    """The number of budget actions that were closed because their limit was raised or removed, or their day is over.
+    Their runs check all limits again before the next step, and may open new actions."""
+    return await _close_all(database, action_store.lock_lifted_sessions, action_store.release, batch, batches)
+
+
+async def _close_all(database: Database, lock: _Lock, close: _Close, batch: int, batches: int) -> int:
+    """Safe to run in all workers at once: `lock` skips a session that another one has locked."""
+
+    async def work(connection: Connection) -> int:
+        session_ids = await lock(connection, batch)
+        if not session_ids:
+            return 0
+        # A statement of its own: it must see what the previous holders of the locks committed.
+        closed = await close(connection, session_ids)
+        by_workspace: dict[UUID, list[ActionBody]] = {}
+        for workspace_id, action in closed:
+            by_workspace.setdefault(workspace_id, []).append(action)
+        for workspace_id, actions in by_workspace.items():
+            await report_closed(connection, workspace_id, actions)
+        for run_id in {action.run_id for _, action in closed}:
+            await action_store.continue_run(connection, run_id)
+        return len(closed)
+
+    total = 0
+    for _ in range(batches):
+        count = await database.transaction(work, repeatable=True)
+        total += count
+        if count == 0:
+            break
+    return total
