@@ -463,7 +463,7 @@ async def conversation(connection: Connection, session_id: UUID, budget_bytes: i
 
 
 _GET = "SELECT mcp_tools FROM runs WHERE id = %s"
-# Not progress, as in calls_store.py: a server that ends its worker each time must not reset barren_attempts.
+# Not progress, as for other calls: a server that ends its worker each time must not reset barren_attempts.
 _SET = """
 UPDATE runs SET mcp_tools = %s, updated_at = clock_timestamp() WHERE id = %s AND attempt = %s AND state = 'running'
 """
