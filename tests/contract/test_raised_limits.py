@@ -135,6 +135,23 @@ async def test_a_change_of_the_limit_reaches_a_run_whose_limit_was_raised(world:
     assert lease.reached is None
 
 
+@pytest.mark.parametrize(("second", "in_force"), [(1000, 1000), (150, 200), (None, None)])
+async def test_a_session_gets_limits_of_its_own_after_a_raise(
+    world: World, second: int | None, in_force: int | None
+) -> None:
+    """It has them from the version that its agent has now. The run began with another one."""
+    agent_id = await new_agent(world, "Writer", {"limits": {"run": {"max_tokens": 100}}})
+    session_id = (await world.post("/v1/sessions", {"agent": {"agent_id": agent_id}})).json()["id"]
+    _, run_id, (action_id,) = await waiting_run(world, budget(LimitScope.RUN), session_id=session_id)
+    await world.execute("UPDATE runs SET input_tokens = 120 WHERE id = %s", run_id)
+    await push(world, agent_id, {"limits": {"run": {"max_tokens": second}}})
+    await resolve(world, action_id, decision="raise", max_tokens=200)
+    assert await limit_of_run(world, run_id) == 200
+    changed = await world.patch(f"/v1/sessions/{session_id}", {"limits": {"session": {"max_tokens": 900_000}}})
+    assert changed.json()["limits"]["run"]["max_tokens"] == second
+    assert await limit_of_run(world, run_id) == in_force
+
+
 FIRST = {"limits": {"run": {"max_tokens": 5_000}, "session": {"max_tokens": 100}}}
 
 

@@ -185,7 +185,7 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     )
     yield lambda c, a, b: returns(agent_stats.run_at(c, a.workspace, b.agent, LOWEST_ID, HIGHEST_ID, 0), None)
     yield lambda c, a, b: returns(agent_stats.versions(c, a.workspace, b.agent, LOWEST_ID, HIGHEST_ID, 9, 9), [])
-    yield lambda c, a, b: sessions.forget_raised_limits(c, a.workspace, b.session, ["max_cost_usd", "max_tokens"])
+    yield lambda c, a, b: sessions.forget_raised_limits(c, session_of(a, b), ["max_cost_usd", "max_tokens"])
     yield lambda c, a, b: sessions.follow_agent(
         c, a.workspace, b.session, AgentConfiguration(workspace=WorkspaceKind.NONE)
     )

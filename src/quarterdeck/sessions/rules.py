@@ -60,6 +60,12 @@ def changed_limit(limit: Limit, change: SetLimit) -> Limit:
     return msgspec.structs.replace(limit, **_given(change))
 
 
+def sets_limits(change: ChangeSessionBody) -> bool:
+    """Also if it names other limits only: the session no longer has the limits of the agent's version that its active
+    run began with."""
+    return bool(change.limits) or ConfigurationField.LIMITS in (change.inherit or ())
+
+
 def replaced_run_limits(change: ChangeSessionBody) -> set[str]:
     """The limits of a run that the change sets. What a person raised for the active run no longer counts."""
     if ConfigurationField.LIMITS in (change.inherit or ()):

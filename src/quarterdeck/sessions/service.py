@@ -184,8 +184,8 @@ async def change_session(
             after = msgspec.structs.replace(after, revision=before.revision + 1)
             await store.change(connection, inheritance.stored(stored, after, change))
         # Also if the session has these values already: it is the newest word about the limits of a run.
-        if replaced := rules.replaced_run_limits(change):
-            await store.forget_raised_limits(connection, principal.workspace_id, session_id, replaced)
+        if rules.sets_limits(change):
+            await store.forget_raised_limits(connection, after, rules.replaced_run_limits(change))
         fields = rules.changed_fields(before, after)
         return Made(shown=after, kept=after, object_id=session_id, detail={"fields": fields}, changed=after != before)
 

@@ -56,10 +56,10 @@ SET model = %s, instructions = %s, settings = %s, tool_policy = %s, client_tools
     title = %s, archived_at = %s, revision = %s
 WHERE workspace_id = %s AND id = %s
 """
-# What people raised for the active run.
+# What people raised for the active run: the limits that are named, and those that now allow less than the session's.
 _FORGET_RAISED = """
-UPDATE runs SET max_cost_usd = CASE WHEN %s THEN NULL ELSE max_cost_usd END,
-                max_tokens = CASE WHEN %s THEN NULL ELSE max_tokens END
+UPDATE runs SET max_cost_usd = CASE WHEN NOT %s AND max_cost_usd >= %s THEN max_cost_usd END,
+                max_tokens = CASE WHEN NOT %s AND max_tokens >= %s THEN max_tokens END
 WHERE workspace_id = %s AND session_id = %s AND state IN ('queued', 'running', 'waiting')
 """
 _TOOL_POLICY = "SELECT tool_policy FROM sessions WHERE id = %s"
@@ -197,12 +197,11 @@ async def change(connection: Connection, session: SessionBody) -> None:
     await _replace_skills(connection, session.workspace_id, session.id, session.skills)
 
 
-async def forget_raised_limits(
-    connection: Connection, workspace_id: UUID, session_id: UUID, names: Collection[str]
-) -> None:
-    """The active run has these limits of the session again."""
-    forgets = ("max_cost_usd" in names, "max_tokens" in names)
-    await connection.execute(_FORGET_RAISED, (*forgets, workspace_id, session_id))
+async def forget_raised_limits(connection: Connection, session: SessionBody, names: Collection[str]) -> None:
+    """The active run has these limits of the session again, and those that allow it more than what was raised."""
+    limit = session.limits.run
+    cost, tokens = ("max_cost_usd" in names, limit.max_cost_usd), ("max_tokens" in names, limit.max_tokens)
+    await connection.execute(_FORGET_RAISED, (*cost, *tokens, session.workspace_id, session.id))
 
 
 async def follow_agent(
