@@ -28,7 +28,7 @@ def _rows(count: int, small: bool) -> int:
 class Ground(Struct, frozen=True):
     """What every stage is built on."""
 
-    # Of a PostgreSQL that is the bench's own, with the right to make databases.
+    # A PostgreSQL of the bench's own, with the right to make databases.
     postgres_url: str
     # Empty, on the disk that the database is on.
     folder: Path
@@ -90,14 +90,14 @@ class Case(Struct, Generic[S], frozen=True, kw_only=True):
     """With a ceiling the result is us divided by it, round by round. Without one it is what was measured."""
 
     title: str
-    # Of what both sides measure.
+    # The unit of what both sides measure.
     unit: str
     stage: Stage[S]
     us: Measure[S]
     ceiling: Measure[S] | None = None
     # The ceiling in words.
     against: str = ""
-    # Of the result. None: it is only reported.
+    # What the result should reach. None: it is only reported.
     reach: Reach | None = None
     rounds: int = 5
     seconds: int = 2

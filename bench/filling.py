@@ -17,9 +17,9 @@ from psycopg import sql
 Connection = psycopg.Connection[tuple[Any, ...]]
 Tell = Callable[[str], None]
 
-# Of a run without tools: input accepted, run started, input consumed, message, run succeeded.
+# Events of a run without tools: input accepted, run started, input consumed, message, run succeeded.
 EVENTS_A_RUN = 5
-# Of every hundred sessions, the last has a run that waits for a worker.
+# The last of every hundred sessions has a run that waits for a worker.
 ACTIVE_EVERY = 100
 
 _OWNER = "SELECT owner_id FROM workspaces WHERE id = %s"

@@ -21,7 +21,7 @@ _RATE = re.compile(r"^tps = ([0-9.]+) \(without initial connection time\)", re.M
 class Report(Struct, frozen=True):
     transactions: int
     per_second: float
-    # Of each transaction, if they were logged.
+    # The time of each transaction, if they were logged.
     took_ms: list[float]
 
 

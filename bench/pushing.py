@@ -21,7 +21,7 @@ class Pushing(Struct):
     server: Server
     bare_port: int
     skills: list[UUID]
-    # Of the idle process, before it has seen anything large.
+    # Memory of the idle process, before it has seen anything large.
     idle_mib: float = 0.0
     pushed: int = 0
 

@@ -53,6 +53,6 @@ def _machine(load_before: float) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        # Of the minute before: what else the machine was doing.
+        # The load of the minute before: what else the machine was doing.
         "load_before": round(load_before, 2),
     }

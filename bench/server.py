@@ -54,7 +54,7 @@ class Server(Struct, frozen=True):
     folder: Path
     database_url: str
     port: int
-    # Of `qd api`. What serves are its children.
+    # The process of `qd api`, whose children serve.
     process_id: int
     workspace_id: UUID
     key: str

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-# Of a model's name. Such models take no images.
+# Parts of the names of models that take no images.
 _TEXT_ONLY = ("gpt-3.5", "o1-mini", "o3-mini", "text-only", "claude-2", "claude-text-only")
 # Such models take no temperature.
 _REASONING = re.compile(r"(o[134](-.*)?|gpt-5(-mini|-nano)?(-\d.*)?)")

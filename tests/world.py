@@ -124,7 +124,7 @@ def is_listening(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-# Of all servers and workers that this process has started.
+# Logs of all servers and workers that this process has started.
 process_logs: list[Path] = []
 
 

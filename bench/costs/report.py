@@ -15,7 +15,7 @@ class Result(Struct, frozen=True):
     """The file that `make costs` writes."""
 
     taken_at: str
-    # Of the minute before: what else the machine was doing.
+    # The load of the minute before: what else the machine was doing.
     load_before: float
     requests: dict[str, Measured]
 

@@ -14,7 +14,7 @@ class Round(Struct, frozen=True):
 
     alone: Load
     crowded: Load
-    # Of the system and of PostgreSQL, for each turn that came alone: to accept it and to execute it.
+    # Processor time of the system and of PostgreSQL, to accept and to execute a turn that came alone.
     processor_ms: float
     # What PostgreSQL needed for a commit by itself just before: the disk's mood.
     bare_commit_ms: float

@@ -88,7 +88,7 @@ def write(outcomes: Sequence[Outcome], took_seconds: float, load_before: float) 
             "cores": os.cpu_count(),
             "system": f"{platform.system()} {platform.machine()}",
             "python": platform.python_version(),
-            # Of the minute before: what else the machine was doing.
+            # The load of the minute before: what else the machine was doing.
             "load_before": round(load_before, 2),
         },
         "systems": outcomes,

@@ -25,7 +25,7 @@ class Environment(Struct, frozen=True):
     """What is installed for it: `requirements/<name>.txt`, and `requirements/<name>.npm.json` if there is one."""
 
     name: str
-    # Of those packages, the one that is compared.
+    # The one of those packages that is compared.
     package: str
     python: tuple[int, int] = (3, 11)
 

@@ -14,7 +14,7 @@ from tests.processes import peak_mib, resident_mib, serving_pids
 from tests.workers import at_rest, check_log, ended, log_of, started, working
 from tests.world import PATIENT, Server, World, clone_database, drop_database, error_of, serving
 
-# Of JSON, with room for the rest of the body.
+# Length of the JSON text, with room for the rest of the body.
 LARGE = 1024 * 1024 - 1024
 MAX_GROWTH_MIB = 64
 # As many as the client has connections: for requests that wait for one the client's cost grows with the square of their

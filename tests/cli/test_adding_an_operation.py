@@ -96,7 +96,7 @@ def test_documented_steps_touch_only_the_named_files(tmp_path: Path) -> None:
     assert {name for name, text in after.items() if before.get(name) != text} == {
         file for step in steps() for file in step.files
     }
-    # Of these files only the tests that concern the new operation. `-k` also matches file names.
+    # Only tests of these files that concern the new operation. `-k` also matches file names.
     files = (
         "tests/unit/test_layers.py",
         "tests/contract/test_openapi.py",

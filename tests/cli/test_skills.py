@@ -223,7 +223,7 @@ def test_lint_without_a_skill_md(tmp_path: Path) -> None:
     assert person.refused("skills", "lint", "nowhere") == (2, "nowhere: No such file or directory")
     folder_with(tmp_path / "empty")
     assert person.qd("skills", "lint", "empty").stdout == "empty: no SKILL.md at the root of the archive.\n"
-    # Of a folder without one, nothing else is read.
+    # Nothing else is read from a folder without one.
     folder_with(tmp_path / "many" / "nested", SKILL__md=skill_md())
     (tmp_path / "many" / "nested" / "broken").symlink_to("nowhere")
     assert person.qd("skills", "lint", "many").stdout == "many: no SKILL.md at the root of the archive.\n"

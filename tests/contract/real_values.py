@@ -67,7 +67,7 @@ class Records(Struct, frozen=True):
     # The one skill and the one agent that may be archived: the others are given to sessions.
     shelf_id: str
     shelved_agent_id: str
-    # Of the first two versions of each skill and of each agent.
+    # The first two versions of each skill and of each agent.
     version_ids: dict[str, list[str]]
     by_parameter: dict[str, list[str]]
     # The session of the inputs that are discarded, and the first events of the sessions.
@@ -130,7 +130,7 @@ async def create_records(world: World) -> Records:
             "key to rotate": [str((await world.new_key_record(EVERY_PERMISSION))[1]) for _ in range(30)],
             "run to retry": [await _cancelled_run(world) for _ in range(30)],
             "run_id": runs,
-            # Of runs that nobody cancels.
+            # Actions of runs that nobody cancels.
             "action_id": (await waiting_run(world, approval(), tool_result()))[2],
             "action to resolve": (await waiting_run(world, *[approval() for _ in range(30)]))[2],
             "input_id": [entry["data"]["input_id"] for entry in logs[talking_id]],
@@ -143,7 +143,7 @@ async def create_records(world: World) -> Records:
             "delivery_id": deliveries,
             "after": keys,
             "user_id": [await _owner_id(world)],
-            # Of the audit log: any object will do.
+            # For the audit log, any object will do.
             "object_id": [*keys, *sessions],
             "Service-Workspace": [str(world.workspace_id)],
         },

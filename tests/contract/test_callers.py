@@ -156,7 +156,7 @@ QUERIES: dict[str, dict[str, str]] = {
 }
 
 
-# Of bodies that are not JSON.
+# Media types of bodies that are not JSON.
 TYPES: dict[Any, dict[str, str]] = {
     Payload.GZIP: {"Content-Type": "application/gzip"},
     Payload.FILE: {"Content-Type": "text/plain"},

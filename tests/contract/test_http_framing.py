@@ -24,7 +24,7 @@ class Case(NamedTuple):
     name: str
     headers: list[str | bytes]
     body: bytes
-    # Of the answers before the connection is closed, or before that to NEXT.
+    # Status of the answers before the connection is closed, or before that to NEXT.
     status: int
     stays_open: bool
 

@@ -38,7 +38,7 @@ async def run(world: World, session_id: str, *calls: str) -> str:
     return await start(world, session_id, "\n".join(f"call: {call}" for call in calls))
 
 
-# Of a server with the name `files`.
+# The tool of a server with the name `files`.
 ECHO = 'files__echo {"text": "hello"}'
 
 

@@ -13,7 +13,7 @@ from tests.fault.waiting import new_session, open_actions, resolve
 from tests.workers import check_log, ended, eventually, log_of, working
 from tests.world import PATIENT, Server, World, clone_database, drop_database, error_of, serving
 
-# Of each answer of the stand-in: eleven input tokens, four of them cached, and seven output tokens, by list prices.
+# The price of an answer of the stand-in: eleven input tokens, four of them cached, and seven output tokens.
 STEP_TOKENS = 18
 STEP_COST = 0.0000925
 MODEL = "openai-chat:gpt-4o"

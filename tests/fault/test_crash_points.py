@@ -348,7 +348,7 @@ async def test_no_write_of_an_older_attempt_is_let_through(
 # --- PostgreSQL goes down ---
 
 SESSIONS = 6
-# Of each session, before, between and after the restarts together.
+# Inputs of each session, before, between and after the restarts together.
 INPUTS = 10
 # What a worker does without being told otherwise, but for a lease that is soon over: its queue leaves jobs behind.
 SHIPPED = {

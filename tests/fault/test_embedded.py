@@ -323,7 +323,7 @@ def test_a_stale_pid_file_that_names_a_living_stranger(folder: Path) -> None:
     with running(folder):
         left = (folder / "postgres" / "postmaster.pid").read_text()
         account = server(folder).uids().real
-    # Of the server's own account: PostgreSQL itself sees through the pid of anybody else's process.
+    # A process of the server's own account: PostgreSQL itself sees through the pid of anybody else's process.
     identity = {"user": account} if os.geteuid() == 0 else {}
     stranger = subprocess.Popen(["sleep", "60"], cwd="/", **identity)  # type: ignore[call-overload]
     try:

@@ -172,7 +172,7 @@ async def test_a_queued_run_can_be_cancelled_and_is_never_started(world: World, 
     check_log(await log_of(world, session_id))
 
 
-# Of how many runs are active.
+# How the number of active runs changes at these times.
 CHANGES = {"started_at": 1, "finished_at": -1}
 
 

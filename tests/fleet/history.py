@@ -37,7 +37,7 @@ class Intent(Struct, kw_only=True):
     target_id: str = ""
     idempotency_key: str | None = None
     by_session_token: bool = False
-    # Of an input. None: not sent, which means steer.
+    # The delivery of an input. None: not sent, which means steer.
     delivery: str | None = None
     began: float = 0.0
     # No attempt is under way and none will follow.

@@ -19,7 +19,7 @@ class Seen(Struct, frozen=True):
     method: str
     path: str
     headers: dict[str, str]
-    # Of JSON-RPC.
+    # A message of JSON-RPC.
     message: dict[str, Any]
 
 
@@ -59,13 +59,13 @@ Behaviour = Callable[[Exchange], Awaitable[None]]
 
 class HostileServer:
     def __init__(self, behaviours: Mapping[str, Behaviour]) -> None:
-        """Of requests, by path or by path and method of JSON-RPC: `/flood tools/call`."""
+        """`behaviours`: by path or by path and method of JSON-RPC: `/flood tools/call`."""
         self._behaviours = behaviours
         self.seen: list[Seen] = []
-        # Of every response.
+        # Headers of every response.
         self.headers: list[str] = []
         self.port = 0
-        # Of open connections.
+        # Tasks of open connections.
         self._tasks: set[asyncio.Task[None]] = set()
 
     def url(self, path: str, scheme: str = "http", host: str = "127.0.0.1") -> str:

@@ -24,7 +24,7 @@ Learn = Callable[[Json], None]
 @dataclass(frozen=True)
 class Expected:
     status: int
-    # Of a refusal.
+    # The code of a refusal.
     code: str | None = None
     # The bytes of an earlier answer.
     replay: bytes | None = None

@@ -8,7 +8,7 @@ from enum import Enum
 class Operation:
     method: str
     path: str
-    # Of a success.
+    # The status of a success.
     status: int
     permission: str
     # What the last id in its path names.

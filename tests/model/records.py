@@ -77,7 +77,7 @@ class Session:
     is_archived: bool = False
     is_deleted: bool = False
     runs: list[Run] = field(default_factory=list, repr=False)
-    # Of each entry that tells what became of an input or a run: its type, its run, and the texts it is about.
+    # What became of inputs and runs: for each entry its type, its run, and the texts it is about.
     log: list[tuple[str, str, tuple[str, ...]]] = field(default_factory=list, repr=False)
     # How often the model has been asked, and what every later question must repeat.
     asked: int = 0

@@ -29,14 +29,14 @@ from quarterdeck.sandbox.model import Command, Outcome, Sandbox
 ACCOUNTS = ("root", "ordinary")
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
-# Of the account that is used at the moment.
+# The data folder of the account that is used at the moment.
 _data_dir = Path("/nonexistent")
 
 
 class Ran(Struct):
     outcome: Outcome
     output: str
-    # Of the output file.
+    # Size of the output file.
     size: int
 
 

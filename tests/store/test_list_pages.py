@@ -39,7 +39,7 @@ BIG, SMALL = UUID(int=1), UUID(int=2)
 ROWS = 6_000
 FEW = 20
 LIMIT = 50
-# Of a page whose rows lie side by side, with the way to it. Half of the entries of any of the indexes are more.
+# Blocks that are read for a page whose rows lie side by side. Half of the entries of any index are more.
 BLOCKS = 12
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 MIDDLE = UUID(int=(100 + ROWS // 2) << 64)

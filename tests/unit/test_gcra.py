@@ -11,7 +11,7 @@ from quarterdeck.auth.rate_limits import MemoryBackend, Rate, RateState
 from quarterdeck.core.settings import LimitSettings
 
 HOLDER, OTHER = ("holder",), ("other",)
-# Of a clock that has run for a while.
+# The time of a clock that has run for a while.
 START_US = 10**15
 
 rates = st.builds(Rate, st.just("credential"), st.integers(1, 50), st.integers(60, 60 * rate_limits.SECOND_US))

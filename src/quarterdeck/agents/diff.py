@@ -8,7 +8,7 @@ from quarterdeck.agents.configuration import ConfigurationField
 from quarterdeck.agents.model import AgentDiffBody, AgentVersionBody, FieldDiff
 from quarterdeck.skills.diff import unified_diff
 
-# Of both texts. A diff of more would keep the interpreter lock for too long.
+# Longest sum of both texts. Comparing more would hold the interpreter lock for too long.
 _MAX_CHARACTERS = 512 * 1024
 
 

@@ -33,7 +33,7 @@ _TAB_COLUMNS = 4
 _MAX_QUEUED_SHOWN = 5
 _MIN_COLUMNS = 10
 _PROGRESS_COLUMNS = 200
-# Of the output of a command, and of a diff.
+# Most rows that are shown of a command's output or of a diff.
 _OUTPUT_ROWS = 30
 _DIFF_ROWS = 60
 _LIVE_OUTPUT_ROWS = 10

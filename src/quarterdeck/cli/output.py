@@ -49,7 +49,7 @@ _MAX_LINE_CHARACTERS = 10_000
 _MAX_TEXT_CHARACTERS = 100_000
 _MAX_TEXT_LINES = 2_000
 _MAX_CELL_CHARACTERS = 500
-# Of a title in a table.
+# Longest title in a table.
 _MAX_TITLE_CHARACTERS = 60
 
 

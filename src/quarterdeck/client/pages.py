@@ -17,7 +17,7 @@ class CursorPage(Protocol[Item, Cursor_co]):
     def next_cursor(self) -> Cursor_co | None: ...
 
 
-# Of most lists. Those of files have paths as cursors.
+# The page of most lists. Lists of files have paths as cursors.
 Page: TypeAlias = CursorPage[Item, UUID]
 
 

@@ -62,7 +62,7 @@ class Principal(Struct, frozen=True):
     expires_at: datetime | None
     session_id: UUID | None = None
     session_token_id: UUID | None = None
-    # Of a session token: whether it may list and resolve the actions of its session.
+    # Whether a session token may list and resolve the actions of its session.
     may_resolve: bool = False
 
     def may(self, permission: Permission) -> bool:

@@ -19,7 +19,8 @@ from msgspec import Struct
 from quarterdeck.core import metrics
 from quarterdeck.core.logging import fields, log
 
-# Of the limit. A callback is noticed up to one step late: what lasts a quarter longer than the limit is never missed.
+# The limit is divided into so many steps. A callback is noticed up to one step late: what lasts a quarter longer than
+# the limit is never missed.
 _STEPS = 4
 _FRAMES = 25
 _NANOSECONDS = 1e9

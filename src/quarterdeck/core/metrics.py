@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # Set by the process with the port, for itself and the processes that it starts.
 _FOLDER_VARIABLE = "QUARTERDECK_METRICS_FOLDER"
-# Of prometheus_client. Not the only one: others may have set it, for programs of their own.
+# Read by prometheus_client. Others may have set it for programs of their own, so we also have a variable of our own.
 _LIBRARY_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

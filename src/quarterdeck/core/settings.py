@@ -32,13 +32,13 @@ from quarterdeck.core.setting_types import (
 
 
 class WorkspaceSettings(Struct, frozen=True):
-    # Of sessions that say nothing. None: `sandbox` if the server has one, otherwise `none`.
+    # For sessions that do not set it. None: `sandbox` if the server has one, otherwise `none`.
     default: Literal["sandbox", "none"] | None = None
     # What one session's workspace may hold. A call that goes beyond is undone.
     bytes: Bytes = 1024 * 1024 * 1024
     files: Count = 20_000
     file_bytes: Bytes = 256 * 1024 * 1024
-    # Of the disk with the folders of sessions. Commands are stopped if less is free.
+    # Space on the disk with the folders of sessions. Commands are stopped if less is free.
     free_bytes: Annotated[int, Meta(ge=0)] = 1024 * 1024 * 1024
     # Where workers keep the folders of sessions. None: `workspaces` under the data directory or, if the user of the
     # sandbox cannot enter it, a folder under /var/tmp. Nothing in it is needed after a restart.
@@ -57,7 +57,7 @@ class SandboxSettings(Struct, frozen=True):
     network: bool = False
     processes: Count = 256
     memory_bytes: Annotated[int, Meta(ge=16 * 1024 * 1024)] = 1024 * 1024 * 1024
-    # Of one command. Also the longest time that a call can ask for.
+    # Timeout of one command. Also the longest time that a call can ask for.
     command_seconds: Seconds = 120.0
     # Output that the model is shown, from its start and its end.
     output_bytes: Annotated[int, Meta(ge=1024)] = 64 * 1024
@@ -99,17 +99,17 @@ class ModelSettings(Struct, frozen=True):
     context_tokens: Annotated[int, Meta(ge=1000)] = 100_000
     # What happens to the older part of a conversation that is longer than that.
     compaction: Literal["summarise", "trim"] = "summarise"
-    # Of one summary, estimated. At most a quarter of the context is used.
+    # Estimated length of one summary. At most a quarter of the context is used.
     summary_tokens: Annotated[int, Meta(ge=100)] = 4_000
     # Further answers in a row, after one that does not match the output schema of the session.
     output_retries: Annotated[int, Meta(ge=0, le=20)] = 2
     tool_result_bytes: Annotated[int, Meta(ge=1024)] = 64 * 1024
     # Attachments in one request. Base64 makes them a third larger, and providers refuse requests of more than 32 MB.
     attachment_bytes: Bytes = 16 * 1024 * 1024
-    # Of one text. The model can read the rest in the workspace.
+    # How much of one text is sent. The model can read the rest in the session's folder.
     attachment_text_bytes: Bytes = 64 * 1024
     demo_pause_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.05
-    # Of all steps of a run together. Whoever can send inputs could hold a place of a worker for so long.
+    # Total of all steps of a run. Whoever can send inputs can keep a worker busy for so long.
     demo_slow_seconds: Annotated[float, Meta(ge=0, le=3600)] = 120.0
 
 
@@ -121,9 +121,9 @@ class McpSettings(Struct, frozen=True):
     per_workspace: Count = 50
     # Concurrent checks of one workspace in one API process. Further ones wait.
     checks_per_workspace: Count = 4
-    # Of one server. Further tools are not offered.
+    # Tools of one server. Further ones are not offered.
     tools: Count = 200
-    # Of the names, descriptions and schemas of the tools of one server.
+    # Names, descriptions and schemas of the tools of one server together.
     tools_bytes: Bytes = 256 * 1024
     # Open connections and processes of one worker or API process.
     connections: Count = 200
@@ -134,9 +134,9 @@ class McpSettings(Struct, frozen=True):
     # For connecting and listing the tools.
     connect_seconds: Annotated[float, Meta(gt=0, le=120)] = 30.0
     call_seconds: Seconds = 120.0
-    # Of one message of a server. A connection with a longer one is closed.
+    # Largest message of a server. A connection with a longer one is closed.
     message_bytes: Annotated[int, Meta(ge=64 * 1024)] = 4 * 1024 * 1024
-    # Of one image in a result. Larger ones are left out.
+    # Largest image in a result. Larger ones are left out.
     image_bytes: Bytes = 2 * 1024 * 1024
     # The longest time that a tool of our own endpoint /mcp waits for a run.
     wait_seconds: Annotated[float, Meta(gt=0, le=3600)] = 300.0
@@ -183,8 +183,8 @@ class DatabaseSettings(Struct, frozen=True):
     statement_seconds: Seconds = 4.0
     # Longer than a healthy transaction holds a session's lock, shorter than the timeouts of clients.
     lock_wait_seconds: Seconds = 2.0
-    # Of these, the time of one attempt, with a connection in hand. Longer than most transactions hold a lock: those who
-    # wait with a connection get the lock in their order, those who pause do not.
+    # How long one attempt waits with a connection in hand. Longer than most transactions hold a lock: those who wait
+    # with a connection get the lock in their order, those who pause do not.
     lock_attempt_seconds: Seconds = 0.1
 
     @property
@@ -232,8 +232,8 @@ class LimitSettings(Struct, frozen=True):
 
 class SubmitSettings(Struct, frozen=True):
     batch_inputs: Count = 64
-    # Of text. A batch ends at the first. At the second, inputs are answered 503 until others have been stored; at the
-    # third, the inputs of one workspace.
+    # Bytes of text. A batch ends at the first. At the second, inputs are answered 503 until others have been stored; at
+    # the third, the inputs of one workspace.
     batch_bytes: Bytes = 1024 * 1024
     waiting_bytes: Bytes = 64 * 1024 * 1024
     workspace_waiting_bytes: Bytes = 16 * 1024 * 1024
@@ -372,11 +372,11 @@ class ActionSettings(Struct, frozen=True):
 
 
 class FileSettings(Struct, frozen=True):
-    # Of one uploaded file.
+    # Largest uploaded file.
     request_bytes: Bytes = 256 * 1024 * 1024
     # Concurrent uploads per process. Each holds up to `request_bytes` of disk.
     uploads: Count = 16
-    # Of one input.
+    # Attachments of one input.
     attachments: Count = 20
 
 

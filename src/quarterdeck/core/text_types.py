@@ -39,8 +39,8 @@ _SYMBOLS = r"\u00a9\u00ae\u203c\u2049\u2100-\u27bf\u2900-\u2bff\u3030\u303d\u329
 _IN_EMOJI = rf"(?<=[{_SYMBOLS}])\ufe0f|(?<=[0-9#*])\ufe0f(?=\u20e3)|(?<=[{_SYMBOLS}\ufe0f])\u200d(?=[{_SYMBOLS}])"
 # U+061C marks a direction.
 _UNSEEN_CHARACTER = rf"(?!{_IN_EMOJI})[{_CONTROLS}\u061c{HIDDEN}]"
-# Of things that are told apart by their names. The pattern is for the OpenAPI document: `plain_name` checks it, with a
-# message that says what is wrong.
+# The name of an object, which tells it apart from others. The pattern is for the OpenAPI document: `plain_name` checks
+# it, with a message that says what is wrong.
 Name = Annotated[
     str,
     Meta(

@@ -37,7 +37,7 @@ _PDF_BYTES_PER_TOKEN = 25
 _TEXT_BYTES_PER_TOKEN = 4
 # Name, type, size and path.
 _LABEL_TOKENS = 60
-# Of the context, so that the conversation keeps its part.
+# Largest share of the context that attachments get, so that the conversation keeps its part.
 _CONTEXT_SHARE = 0.5
 _MISSING = "Its content could not be read."
 _NOT_TAKEN = "You cannot be shown this kind of file."

@@ -93,7 +93,7 @@ def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:
-        # Of a package inside another one.
+        # The package that contains the provider is missing.
         return False
 
 

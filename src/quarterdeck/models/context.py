@@ -20,7 +20,7 @@ CUT = "\n[… cut here: the text was too long …]\n"
 NO_RESULT = "No result: this call was not carried out."
 # The result of a call whose tool was never started, in a run that has ended.
 NOT_CARRIED_OUT = "Not carried out: the run ended before."
-# Of the estimate.
+# The estimate of the length of a token.
 BYTES_PER_TOKEN = 4
 # Texts are not cut below this size: a few words are useless, and the estimate is not that exact.
 _MIN_CUT_BYTES = 512

@@ -55,10 +55,11 @@ class UserTurn(Struct, frozen=True):
     # The run that consumed this input. None: unknown, treated as the same run as the neighbouring turns.
     run_id: UUID | None = None
     attachments: tuple[Attachment, ...] = ()
-    # Of the attachments, in their order. Empty until a request is prepared: see attachments.py.
+    # The contents of the attachments, in their order. Empty until a request is prepared: see attachments.py.
     contents: tuple[Content, ...] = ()
     origin: TurnOrigin = TurnOrigin.INPUT
-    # Of an input, and of its copies by retries. None: unknown, treated as different from all others.
+    # The id of the first input, for an input and its copies by retries. None: unknown, treated as different from all
+    # others.
     input_id: str | None = None
     # The text was shortened to fit into the context.
     is_cut: bool = False
@@ -108,7 +109,7 @@ class ToolResult(Struct, frozen=True):
     name: str
     content: str
     images: tuple[ResultImage, ...] = ()
-    # Of the images, in their order. Empty until a request is prepared: see attachments.py.
+    # The contents of the images, in their order. Empty until a request is prepared: see attachments.py.
     contents: tuple[Content, ...] = ()
     # The call failed. Providers that have a field for it are told; the content says so, too.
     is_error: bool = False

@@ -17,7 +17,8 @@ from quarterdeck.models import schema_process
 from quarterdeck.models.model import ModelFailure
 
 _MAX_ANSWER_BYTES = 1024 * 1024
-# Of a process. Most take a tenth of a second; the process limits its own processor time, also on a busy machine.
+# Timeout of one checking process. Most take a tenth of a second. The process also limits its own processor time, which
+# a busy machine does not prolong.
 _SECONDS = 30.0
 _WAIT_SECONDS = 10.0
 # Processes at the same time, and those of one workspace.

@@ -17,7 +17,7 @@ OUT_OF_MEMORY = 4
 
 _MEMORY_BYTES = 512 * 1024 * 1024
 _PROCESSOR_SECONDS = 2
-# Of the compiled form of one pattern. Enough for `\w{180}`.
+# Largest compiled form of one pattern. Enough for `\w{180}`.
 _PATTERN_BYTES = 1024 * 1024
 _REASON_CHARACTERS = 500
 _PATH_CHARACTERS = 200

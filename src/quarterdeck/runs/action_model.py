@@ -167,7 +167,7 @@ class CallAction(Struct, frozen=True):
     kind: ActionKind
     state: ActionState
     call_id: str
-    # Of an unknown outcome: the attempt that started the call.
+    # The attempt that started the call, if its outcome is unknown.
     attempt: int | None
     resolution: dict[str, Any] | None
 

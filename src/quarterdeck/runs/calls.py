@@ -30,7 +30,7 @@ class CallStates(Struct, frozen=True):
 
     # The last attempt that started each call.
     started: dict[str, int]
-    # Of this call only: their answers hold up to a megabyte each.
+    # The actions of this call only: their answers hold up to a megabyte each.
     actions: list[CallAction]
     remembered: frozenset[RememberedTool]
 

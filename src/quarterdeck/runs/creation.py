@@ -127,7 +127,7 @@ async def discard(connection: Connection, session_id: UUID, principal: Principal
         raise errors.input_in_use()
     await _log(connection, session_id, consumed.run_id, input_id, DROPPED, actor)
     await store.forget_words(connection, session_id, accepted)
-    # Of an input and its copies by retries, the model sees one: if this copy goes, it must not see an earlier one.
+    # The model sees one of an input and its copies by retries: if this copy goes, it must not see an earlier one.
     for original_id in await store.repeated_by(connection, session_id, accepted.id):
         earlier = {event.type: event for event in await store.events_of(connection, session_id, original_id)}
         if EventType.INPUT_CONSUMED in earlier and EventType.INPUT_DISCARDED not in earlier:

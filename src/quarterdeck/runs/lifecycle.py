@@ -56,7 +56,7 @@ class Lease(Struct, frozen=True):
     # Age of the run when this attempt began, without the time that it waited.
     seconds: float
     setup: RunSetup
-    # Of the inputs that the attempt took when it began, as counted by `taken_bytes`.
+    # Bytes of the inputs that the attempt took when it began, as counted by `taken_bytes`.
     input_bytes: int = 0
     # The limit that was reached when the attempt began. Only for runs that had stored no step.
     reached: tuple[ReachedLimit, ActionState | None] | None = None

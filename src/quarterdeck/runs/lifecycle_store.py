@@ -157,7 +157,7 @@ class FoundRun(Struct, frozen=True):
     # None: no attempt has begun, or an earlier release began it.
     setup: RunSetup | None
     follows_agent: bool
-    # Of the session.
+    # The revision of the session.
     revision: int
 
 

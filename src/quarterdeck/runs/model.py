@@ -19,7 +19,7 @@ from quarterdeck.tools.model import ToolSpec
 
 # Counted for each entry besides its text: what a turn costs a model, and the memory of many small ones.
 ENTRY_BYTES = 32
-# Of the entry of a result: the model does not get it, or it has only the beginning and the end.
+# Marks of a result that the model does not get, and of one that has only its beginning and its end.
 RESULT_LEFT_OUT, RESULT_CUT = "left_out", "cut"
 
 
@@ -86,7 +86,7 @@ class Submission(Struct, frozen=True, eq=False):
     # Whose share of the queue it uses: the workspace of the caller.
     owner: Hashable
     attachments: AttachmentRequest | None = None
-    # Of the request. None: it is not traced.
+    # The trace of the request. None: it is not traced.
     traceparent: str | None = None
 
     @property
@@ -214,12 +214,12 @@ class Entry(Struct, frozen=True):
     type: str
     data: dict[str, Any]
     record: Any
-    # Of a consumed input. Of a summary: not None if turns after it were not read. Of a result: see RESULT_….
+    # The text of a consumed input. For a summary: not None if turns after it were not read. For a result: see RESULT_….
     text: str | None = None
 
 
 class Input(Struct, frozen=True):
-    # Of the event input.accepted.
+    # The id of the event input.accepted.
     event_id: int
     id: str
     text: str

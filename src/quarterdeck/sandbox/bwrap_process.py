@@ -32,7 +32,7 @@ class BwrapProcess:
         self._reason = reason
         self._outer = os.pidfd_open(process.pid)
         _adopt_orphans(+1)
-        # Of process 1 of the namespace.
+        # Descriptor of process 1 of the namespace.
         self._init: int | None = None
 
     async def started(self) -> int:

@@ -219,7 +219,7 @@ def _folder(mounts: Mapping[str, tuple[str, Path]], controller: str, own: Mappin
     root, point = mounts[controller]
     path = own[controller]
     if root != "/":
-        # Of a container: the mount shows a part of the tree.
+        # In a container, the mount shows a part of the tree.
         if not path.startswith(root):
             return None
         path = path[len(root) :]

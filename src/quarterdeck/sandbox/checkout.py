@@ -166,7 +166,7 @@ def _stored(file: ManifestFile) -> StoredFile:
 
 # Reads changed files for the store.
 
-# Of one batch. Each content is a spool while it is being stored: at most one in 256 KiB of them is an open file.
+# Limits of one batch. Each content is a spool while it is stored: at most one in 256 KiB of them is an open file.
 _BATCH_FILES = 1_000
 _BATCH_BYTES = 32 * 1024 * 1024
 

@@ -24,7 +24,7 @@ _KILLED = 137
 # The engine could not start the command. A command may end with it too.
 _ENGINE_ERROR = 125
 _ENGINE_ERROR_STARTS = ("Error", "docker:", "podman:")
-# Of the container besides the command: its init, and `timeout`.
+# Processes of the container besides the command: its init, and `timeout`.
 _OWN_PROCESSES = 2
 # A worker that was killed cannot end its container, which then ends so long after its time.
 _GRACE_SECONDS = 5

@@ -28,7 +28,7 @@ class StoredFile(Struct, frozen=True, kw_only=True):
     bytes: int
     # Permission bits.
     mode: int
-    # Of a link: a relative path that stays inside the workspace.
+    # The target of a link: a relative path that stays inside the folder.
     target: str | None
     modified_at: datetime
 

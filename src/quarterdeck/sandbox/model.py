@@ -56,7 +56,7 @@ class Service(Struct, frozen=True, kw_only=True):
     readable: Sequence[Path]
     # Receives stderr.
     errors: ErrorSink
-    # Of the output that is read ahead.
+    # How much output is read ahead.
     buffer_bytes: int
 
 

@@ -21,7 +21,7 @@ from quarterdeck.sandbox.path_rules import InvalidPath, check_path, check_target
 from quarterdeck.sandbox.watcher import MAX_DEPTH
 from quarterdeck.skills.model import shown
 
-# Of the skills of the session. Not part of the workspace.
+# The folder with the skills of the session, which are not session files.
 RESERVED = "skills"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_SECONDS = 253_402_300_799

@@ -21,7 +21,7 @@ _REFUSE = 0x00050000 | errno.EPERM
 _NOT_SUPPORTED = 0x00050000 | errno.EOPNOTSUPP
 _NUMBER_OFFSET = 0
 _ARCHITECTURE_OFFSET = 4
-# Of the low halves of the first two arguments.
+# Where the low halves of the first two arguments are.
 _ARGUMENT_OFFSETS = (16, 24)
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 # System calls of the x32 interface have this bit, and would be other numbers for the same calls.
@@ -45,7 +45,7 @@ _REFUSED = {
     "open_by_handle_at": (304, 265),
     # As an ioctl that is refused below.
     "file_setattr": (469, 469),
-    # Of the whole machine; root in the namespace may not use them either.
+    # They affect the whole machine; root in the namespace may not use them either.
     "acct": (163, 89),
     "quotactl": (179, 60),
     "syslog": (103, 116),

@@ -27,7 +27,7 @@ from quarterdeck.sandbox.model import Command, Outcome, Service
 # `pid` is process 1 of the sandbox, with its number outside. A process that ends meanwhile is left out.
 
 _TEMPORARY = ("tmp", "dev/shm")
-# Of the kernel, for a file without content.
+# What the kernel needs for a file without content.
 _INODE_BYTES = 1024
 
 
@@ -169,7 +169,7 @@ _PAUSE_SECONDS = 0.1
 _SERVICE_PAUSE_SECONDS = 2.0
 # As a shell reports SIGKILL.
 _KILLED = 137
-# Of the pause after a look to the look.
+# Sleep four times as long as the last measurement took.
 _PAUSE_SHARE = 4
 
 

@@ -18,7 +18,7 @@ from quarterdeck.sessions.expiry_store import Expired
 
 # Sessions that are looked for with one statement.
 _PAGE = 500
-# Of one transaction. It keeps the sessions locked that it has emptied, so it is short.
+# Rows that one transaction deletes. It holds the locks of the sessions that it has emptied, so it is short.
 _MAX_ROWS = 1000
 _MAX_SECONDS = 0.3
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -217,14 +217,14 @@ class LogEntry(Struct, frozen=True):
     id: int
     run_id: UUID | None
     type: str
-    # Of a consumed or discarded input: the event input.accepted. None: it is missing.
+    # The event input.accepted of a consumed or discarded input. None: it is missing.
     accepted_id: int | None
     # As stored, perhaps compressed.
     stored_bytes: int
     run_is_active: bool
-    # Of the run: the model no longer sees what it consumed after its last answer.
+    # Whether the model no longer sees what the run consumed after its last answer.
     unanswered_left_out: bool
-    # Of a consumed input: it was dropped later.
+    # Whether a consumed input was dropped later.
     is_dropped: bool
 
 

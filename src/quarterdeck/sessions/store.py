@@ -493,7 +493,7 @@ async def copy_events(
     await connection.execute(_COPY, (fork_id, *values, origin_id, batch[0].id, batch[-1].id))
 
 
-# Of texts. So many are fetched and sorted in a few hundredths of a second.
+# Texts that a search looks at: so many are fetched and sorted in a few hundredths of a second.
 MAX_MATCHES = 10_000
 
 _MATCHING = "SELECT matching_sessions(%s, %s, %s)"

@@ -72,7 +72,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     honours_key: bool = False
     # The policy's default rule for these is a setting. All of a run work in one folder.
     is_sandboxed: bool = False
-    # Of a tool of an MCP server, in hex. What a person allowed for the session holds for this definition only.
+    # Hash of an MCP tool's definition, in hex. What a person allowed for the session holds for this definition only.
     definition_sha256: str | None = None
     # The definition is not a known one, so the policy's `allow` does not hold for it.
     is_changed: bool = False

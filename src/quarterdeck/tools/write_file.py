@@ -17,7 +17,7 @@ from quarterdeck.tools.sandboxed_tool import sandboxed_tool
 from quarterdeck.tools.tool import CallContext, Effect, Output, Tool, parameters, text_argument
 
 WRITE_FILE = "write_file"
-# Of both texts together. A diff of more would not be read.
+# Longest sum of both texts. Nobody would read a longer diff.
 _DIFF_BYTES = 512 * 1024
 
 

@@ -24,7 +24,8 @@ from quarterdeck.worker.attachment_loader import AttachmentLoader, ResultImages
 
 # A model that rejects even this much is misconfigured; a shorter conversation would not help.
 _MIN_CONTEXT_TOKENS = 500
-# Of the context. Less is cut off until more has come together: a summary costs a request.
+# The smallest share of the context that is summarised. Less is cut off until more has come together: a summary costs
+# a request.
 _MIN_SUMMARISED_SHARE = 0.1
 
 

@@ -201,7 +201,7 @@ class _Attempt:
         self._left_out = 0
         # How many turns the summary at their start stands for.
         self._summarised = 0
-        # Of inputs that can be taken before the next step.
+        # How many bytes of inputs can be taken before the next step.
         self._input_budget_bytes = settings.step_input_bytes - lease.input_bytes
         # Inputs need not be looked for again before the first step. Unless its agent takes seconds to load.
         self._has_taken_inputs = lease.steps == 0 and not (lease.setup.mcp_servers or lease.setup.skills)

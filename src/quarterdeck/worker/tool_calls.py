@@ -58,7 +58,7 @@ class CallState(Struct, frozen=True):
     started_by: int | None = None
     approval: CallAction | None = None
     tool_result: CallAction | None = None
-    # Of the attempt `started_by`.
+    # The question about the attempt `started_by`, if its outcome is unknown.
     unknown_outcome: CallAction | None = None
 
 
@@ -68,7 +68,7 @@ class Rules(Struct, frozen=True):
     rule: ToolRule
     # A person allowed the tool for the rest of the session.
     is_remembered: bool
-    # Of an unknown outcome the model is told at once, and nobody is asked.
+    # The model is told at once that an outcome is unknown, and nobody is asked.
     tell_unknown_outcome: bool
 
 

@@ -139,7 +139,7 @@ class Service:
         self._changed = asyncio.Event()
         self.provider = HeldProvider(self._changed.set)
         self.drivers: dict[tuple[int, str], RunDriver] = {}
-        # Of the sequence.
+        # The driver of the current sequence.
         self.driver: RunDriver
         self.workspace_id: UUID
         self._tasks: dict[UUID, tuple[asyncio.Task[None], _Life]] = {}

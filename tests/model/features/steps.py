@@ -191,7 +191,7 @@ class Resolve(OfSession, frozen=True):
     # A decision, or the size of a result.
     choice: str
     position: int | None = None
-    # Of a raise: how much more than what was used.
+    # How much more than what was used a raise allows.
     more: int = 1
 
     async def change(self, world: World, session: Session) -> bool:

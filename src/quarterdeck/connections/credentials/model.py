@@ -12,7 +12,7 @@ from quarterdeck.core.example_ids import ADA, CREDENTIAL, MORNING
 from quarterdeck.core.text_types import Moment, Name, plain_name
 
 MIN_SECRET_CHARACTERS = 8
-# Of tokens. Secrets that are stored are shorter.
+# Longest token that another server may issue. Secrets that are stored are shorter.
 MAX_SECRET_CHARACTERS = 16 * 1024
 
 # Shorter ones could not be redacted: they occur in ordinary text.

@@ -66,7 +66,7 @@ class HeldToken:
         self._credential = credential
         self._secret = secret
         self._token: IssuedToken | None = None
-        # Of time.monotonic().
+        # A time of time.monotonic().
         self._use_until = 0.0
         self._fetching: asyncio.Task[IssuedToken] | None = None
         self._forms = redaction.forms(secret)

@@ -29,7 +29,8 @@ _STRING = re.compile(rb'"[^"\n]*"?')
 _ASCII = bytes(range(128))
 
 _MAX_TOOLS = 1000
-# Of all other lists in a result or a request together. The SDK compares each part of a result with all kinds of parts.
+# Items of all other lists in a result or a request together. The SDK compares each part of a result with all kinds of
+# parts.
 _MAX_ITEMS = 500
 _MAX_INPUT_REQUESTS = 100
 # The SDK does not look inside.

@@ -20,7 +20,7 @@ _IMAGE_STARTS = {
     "image/gif": re.compile(rb"GIF8[79]a"),
     "image/webp": re.compile(rb"RIFF.{4}WEBP", re.DOTALL),
 }
-# Of one result.
+# Images that are kept of one result.
 _IMAGES = 10
 _NAME_CHARACTERS = 500
 # A multiple of four.

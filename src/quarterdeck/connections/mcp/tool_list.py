@@ -14,10 +14,10 @@ from quarterdeck.core.logging import fields, log
 from quarterdeck.core.settings import McpSettings
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
-# Of the name that the model uses.
+# Longest name that models are given for a tool.
 _FULL_NAME_CHARACTERS = 64
 _DESCRIPTION_CHARACTERS = 10_000
-# Of one tool. Larger ones are not cleaned.
+# Largest schema of one tool. Larger ones are not cleaned.
 _SCHEMA_BYTES = 64 * 1024
 # A list may end with any page, so the number of pages needs a bound of its own.
 _PAGES = 50

@@ -122,7 +122,7 @@ DECLARE
     accepted jsonb;
     is_left_out boolean;
     event record;
-    -- Of the summary that was met: how many answers before it are still to come.
+    -- How many answers before the summary that was met are still to come.
     answers_left integer;
     is_summarised boolean := false;
     has_all boolean := true;
