@@ -8,7 +8,7 @@ import random
 import stat
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -27,7 +27,7 @@ from quarterdeck.db.table_data import begin_snapshot, connect, read_table, seque
 from tests.cli.command import qd_here, qd_serve
 from tests.contract.test_object_store import objects, s3  # noqa: F401 - fixtures
 from tests.object_store import BUCKET, bucket
-from tests.world import Server, World, app_url, bundle, serving
+from tests.world import Server, World, app_url, bundle, clone_database, drop_database, serving
 
 OK = 0
 REFUSED = 2
@@ -37,6 +37,15 @@ _SESSION_FILE = """
 INSERT INTO session_files (session_id, path, kind, sha256, bytes, mode, modified_at)
 VALUES (%s, 'a.txt', 'file', %s, 14, 420, now())
 """
+
+
+@pytest.fixture(scope="module")
+def server(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Not the shared one: a backup has everything, and other tests leave contents that cannot be read."""
+    url = clone_database(postgres_url, template)
+    with serving(url, tmp_path_factory.mktemp("data")) as server:
+        yield server
+    drop_database(postgres_url, url)
 
 
 def contents(url: str) -> dict[str, Any]:

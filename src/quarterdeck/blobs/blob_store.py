@@ -6,10 +6,10 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Self
 from uuid import UUID
 
 import obstore
@@ -120,60 +120,43 @@ class BlobStore:
         return await self._places[-1]._read(name, start, end)
 
     async def _read(self, name: str, start: int, end: int) -> bytes:
-        try:
-            piece = await obstore.get_range_async(self._store, name, start=start, end=end)
-        except BaseError as fault:
-            raise errors.unavailable() from fault
-        return bytes(piece)
+        with _reported():
+            return bytes(await obstore.get_range_async(self._store, name, start=start, end=end))
 
-    @contextmanager
-    def open(self, sha256: str, generation: UUID) -> Iterator[Source]:
+    def open(self, sha256: str, generation: UUID) -> AbstractContextManager[Source]:
         """Reading blocks, so use it in a thread. Raises FileNotFoundError if there is no such blob."""
-        with ExitStack() as stack:
-            yield self._enter(stack, _name(sha256, generation))
-
-    def _enter(self, stack: ExitStack, name: str) -> Source:
+        name = _name(sha256, generation)
         for place in self._places[:-1]:
             with suppress(FileNotFoundError):
-                return stack.enter_context(place._open(name))
-        return stack.enter_context(self._places[-1]._open(name))
+                return place._open(name)
+        return self._places[-1]._open(name)
 
     def _open(self, name: str) -> AbstractContextManager[Source]:
         # Text instead of a Path, which takes longer than opening a small file.
-        return self._download(name) if self._folder is None else open(f"{self._folder}/{name}", "rb")
+        return _Download(self._store, name) if self._folder is None else open(f"{self._folder}/{name}", "rb")
 
-    @contextmanager
-    def _download(self, name: str) -> Iterator[Source]:
-        try:
-            yield _Download(obstore.get(self._store, name).stream(PIECE_BYTES))
-        except BaseError as fault:
-            raise errors.unavailable() from fault
+    @property
+    def is_remote(self) -> bool:
+        """Whether contents come over a network, so that several are fetched at a time."""
+        return self._folder is None
 
     async def delete(self, sha256: str, generation: UUID) -> None:
         # An earlier deletion may have been interrupted after this step, or the content is only in one of the stores.
-        try:
-            with suppress(FileNotFoundError):
-                await obstore.delete_async(self._store, _name(sha256, generation))
-        except BaseError as fault:
-            raise errors.unavailable() from fault
+        with _reported(), suppress(FileNotFoundError):
+            await obstore.delete_async(self._store, _name(sha256, generation))
         if self._fallback is not None:
             await self._fallback.delete(sha256, generation)
 
     async def size(self, sha256: str, generation: UUID) -> int | None:
         """In bytes; None if there is no such blob here. The fallback is not asked."""
-        try:
+        with _reported(), suppress(FileNotFoundError):
             return (await obstore.head_async(self._store, _name(sha256, generation)))["size"]
-        except FileNotFoundError:
-            return None
-        except BaseError as fault:
-            raise errors.unavailable() from fault
+        return None
 
     async def sizes(self, first_byte: int) -> dict[Blob, int]:
         """All blobs here whose SHA-256 has this first byte, with their sizes. The fallback is not asked."""
-        try:
+        with _reported():
             found = await obstore.list(self._store, f"{first_byte:02x}").collect_async()
-        except BaseError as fault:
-            raise errors.unavailable() from fault
         named = ((_NAME.fullmatch(one["path"]), one["size"]) for one in found)
         return {Blob(name["sha256"], UUID(name["generation"])): size for name, size in named if name is not None}
 
@@ -181,15 +164,31 @@ class BlobStore:
 class _Download:
     """Reads a stream of pieces like a file. Holds one piece."""
 
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
+    def __init__(self, store: ObjectStore, name: str) -> None:
+        with _reported():
+            self._pieces = iter(obstore.get(store, name).stream(PIECE_BYTES))
         self._piece = memoryview(b"")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
     def read(self, size: int, /) -> bytes:
         if not self._piece:
-            self._piece = memoryview(next(self._pieces, b""))
+            with _reported():
+                self._piece = memoryview(next(self._pieces, b""))
         taken, self._piece = self._piece[:size], self._piece[size:]
         return bytes(taken)
+
+
+@contextmanager
+def _reported() -> Iterator[None]:
+    try:
+        yield
+    except BaseError as fault:
+        raise errors.unavailable() from fault
 
 
 def open_blob_store(url: str | None, data_dir: Path, fallback_url: str | None = None) -> BlobStore:

@@ -33,7 +33,8 @@ from quarterdeck.sandbox.scan import (
 )
 from quarterdeck.skills.model import shown
 
-# Contents that are fetched at the same time.
+# Contents that are fetched from an object store at the same time. From a folder, one thread is as fast as several: they
+# would wait for each other in the file system.
 _FETCHES = 8
 # Files that a thread writes before it takes others.
 _PART = 50
@@ -64,7 +65,7 @@ def checkout(target: Target, wanted: list[ManifestFile], known: dict[str, Known]
     # Folders first, one after the other. Then every file is independent of the others.
     for folder in sorted(parents_of_all(file.path for file in missing)):
         os.close(make_folders(target.folder, folder, target.owner))
-    with ThreadPoolExecutor(_FETCHES) as threads:
+    with ThreadPoolExecutor(_FETCHES if target.blobs.is_remote else 1) as threads:
         for written in threads.map(lambda part: _write_part(target, part), _parts(missing)):
             kept |= written
     return kept
