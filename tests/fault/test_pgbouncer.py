@@ -15,7 +15,7 @@ from quarterdeck.core.errors import Kind, ServiceError
 from quarterdeck.core.settings import DatabaseSettings, Settings
 from quarterdeck.db.database import Connection, Database, make_pool
 from quarterdeck.db.pool import app_settings
-from quarterdeck.server.metrics_port import DatabaseFigures
+from quarterdeck.server.metrics_scrape import DatabaseFigures
 from tests.cli.command import qd_here
 from tests.fault.postgres import own_postgres
 from tests.pages import blocks_of

@@ -16,7 +16,7 @@ PROCESSES = 6
 # Each process looks up its account until all of them have one: an entry must not go away again.
 CREATE = """
 import multiprocessing, pwd, sys
-from quarterdeck.server.system_account import system_account
+from quarterdeck.server.data_directory import system_account
 
 context = multiprocessing.get_context("fork")
 number = int(sys.argv[1])

@@ -4,7 +4,7 @@ from uuid import uuid4
 
 import psycopg
 
-from quarterdeck.server.metrics_port import read_all
+from quarterdeck.server.metrics_scrape import read_all
 from quarterdeck.server.metrics_store import Counts
 from tests.world import AS_OWNER, app_url
 

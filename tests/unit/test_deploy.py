@@ -62,5 +62,5 @@ def test_grace_periods_are_longer_than_the_shutdown() -> None:
 def test_autoscaling_asks_for_metrics_that_exist() -> None:
     asked = set(re.findall(r"quarterdeck_(\w+)\{", (CHART / "templates" / "worker.yaml").read_text()))
     assert asked == {"queue_oldest_seconds", "runs"}
-    source = (ROOT / "src" / "quarterdeck" / "server" / "metrics_port.py").read_text()
+    source = (ROOT / "src" / "quarterdeck" / "server" / "metrics_scrape.py").read_text()
     assert all(f'_gauge("{name}"' in source for name in asked)

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from quarterdeck.core.metric_instruments import Instruments
 from quarterdeck.core.settings import Settings
-from quarterdeck.server.metrics_port import DatabaseFigures, ProcessFiles, database_metrics
+from quarterdeck.server.metrics_scrape import DatabaseFigures, ProcessFiles, database_metrics
 from quarterdeck.server.metrics_store import Counts, Figures
 from tests.pages import ROOT
 

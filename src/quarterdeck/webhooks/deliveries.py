@@ -15,8 +15,7 @@ from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.core.text_types import storable
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.outbound.network_backend import UnreachableError
-from quarterdeck.webhooks import rules, store
-from quarterdeck.webhooks import sender as signatures
+from quarterdeck.webhooks import rules, signatures, store
 from quarterdeck.webhooks.model import Claimed, Outcome, Receiver
 from quarterdeck.webhooks.sender import Answered, Sender, SendError
 

@@ -20,7 +20,7 @@ from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.db.walks import Step, walk
 from quarterdeck.outbound.urls import read_url
-from quarterdeck.webhooks import outbox, rules, sender, store
+from quarterdeck.webhooks import outbox, rules, signatures, store
 from quarterdeck.webhooks.model import (
     ChangeWebhookBody,
     CreatedWebhookBody,
@@ -63,7 +63,7 @@ async def create_webhook(
             raise errors.conflict(
                 f"This workspace already has the maximum of {settings.per_workspace} webhooks. Delete one first."
             )
-        webhook_id, secret = new_id(), sender.new_secret()
+        webhook_id, secret = new_id(), signatures.new_secret()
         webhook = NewWebhook(
             id=webhook_id,
             workspace_id=workspace_id,
@@ -131,7 +131,7 @@ async def rotate_webhook_secret(
         connection: Connection, principal: Principal, _: WebhookBody, body: RotateWebhookSecretBody
     ) -> Made:
         await _locked(connection, call, principal, webhook_id)
-        secret = sender.new_secret()
+        secret = signatures.new_secret()
         workspace_id, encrypted = principal.workspace_id, _encrypt(cipher, webhook_id, secret)
         await store.rotate(connection, workspace_id, webhook_id, encrypted, body.overlap_seconds)
         rotated = await _stored(connection, workspace_id, webhook_id)
@@ -275,7 +275,7 @@ async def _delivery(
 
 def _made_with_secret(webhook: WebhookBody, secret: bytes, **detail: object) -> Made:
     kept = CreatedWebhookBody(**msgspec.structs.asdict(webhook))
-    shown = msgspec.structs.replace(kept, secret=sender.encode_secret(secret))
+    shown = msgspec.structs.replace(kept, secret=signatures.encode_secret(secret))
     logged = {"events": webhook.events, "description": webhook.description} | detail
     return Made(shown=shown, kept=kept, object_id=webhook.id, object_name=_name(webhook), detail=logged)
 

@@ -29,7 +29,7 @@ CREATE TABLE agent_versions (
     id uuid PRIMARY KEY,
     agent_id uuid NOT NULL REFERENCES agents,
     version integer NOT NULL CHECK (version > 0),
-    -- AgentConfiguration in models/configuration.py.
+    -- AgentConfiguration in agents/configuration.py.
     configuration jsonb NOT NULL,
     created_by uuid NOT NULL REFERENCES users,
     CONSTRAINT agent_versions_number UNIQUE (agent_id, version)
