@@ -137,14 +137,14 @@ class UnreadBody:
 def check_fields(raw: bytes, type_: type) -> None:
     """Raises msgspec.ValidationError for an unknown field. Values of a wrong type are left to the type itself."""
     try:
-        _body_fields_decoder(type_).decode(raw)
+        _names_decoder(type_).decode(raw)
     except msgspec.ValidationError as fault:
         if str(fault).startswith(UNKNOWN_FIELD):
             raise
 
 
 @cache
-def _body_fields_decoder(type_: type) -> msgspec.json.Decoder[Any]:
+def _names_decoder(type_: type) -> msgspec.json.Decoder[Any]:
     names = _names(inspect.type_info(type_))
     return msgspec.json.Decoder(msgspec.Raw if names is None else names)
 

@@ -110,16 +110,16 @@ class ListedServer(Struct, frozen=True):
     tools: list[McpTool]
 
 
-async def stored(database: Database, lease: Lease) -> PinnedTools | None:
+async def stored_mcp_tools(database: Database, lease: Lease) -> PinnedTools | None:
     """None: they were not listed yet."""
 
     async def read(connection: Connection) -> PinnedTools | None:
-        return await store.get(connection, lease.run_id)
+        return await store.mcp_tools(connection, lease.run_id)
 
     return await database.read(read)
 
 
-async def pin(
+async def pin_mcp_tools(
     database: Database,
     lease: Lease,
     listed: Sequence[ListedServer],
@@ -131,7 +131,7 @@ async def pin(
 
     async def work(connection: Connection) -> PinnedTools:
         await events.lock_session(connection, lease.session_id)
-        before = await store.get(connection, lease.run_id)
+        before = await store.mcp_tools(connection, lease.run_id)
         if before is not None:
             # The outcome of an earlier commit was unknown.
             return before
@@ -142,7 +142,7 @@ async def pin(
             )
             tools += pin_definitions(one.server_id, one.name, one.tools, known)
         pinned = PinnedTools(tools, list(unavailable))
-        if not await store.set_tools(connection, lease.run_id, lease.attempt, pinned):
+        if not await store.set_mcp_tools(connection, lease.run_id, lease.attempt, pinned):
             raise Superseded
         new = [NewEvent(EventType.MCP_UNAVAILABLE, msgspec.to_builtins(one)) for one in unavailable]
         if new:

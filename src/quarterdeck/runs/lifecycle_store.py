@@ -462,19 +462,19 @@ async def conversation(connection: Connection, session_id: UUID, budget_bytes: i
     return entries, max(0, turns - summarised - hidden - sum(entry.type in _TURN_TYPES for entry in entries))
 
 
-_GET = "SELECT mcp_tools FROM runs WHERE id = %s"
+_MCP_TOOLS = "SELECT mcp_tools FROM runs WHERE id = %s"
 # Not progress, as for other calls: a server that ends its worker each time must not reset barren_attempts.
-_SET = """
+_SET_MCP_TOOLS = """
 UPDATE runs SET mcp_tools = %s, updated_at = clock_timestamp() WHERE id = %s AND attempt = %s AND state = 'running'
 """
 
 
-async def get(connection: Connection, run_id: UUID) -> PinnedTools | None:
-    row = await (await connection.execute(_GET, (run_id,))).fetchone()
+async def mcp_tools(connection: Connection, run_id: UUID) -> PinnedTools | None:
+    row = await (await connection.execute(_MCP_TOOLS, (run_id,))).fetchone()
     return None if row is None else msgspec.convert(row[0], PinnedTools | None)
 
 
-async def set_tools(connection: Connection, run_id: UUID, attempt: int, tools: PinnedTools) -> bool:
+async def set_mcp_tools(connection: Connection, run_id: UUID, attempt: int, tools: PinnedTools) -> bool:
     """False if this attempt has lost the run."""
     values = (Jsonb(msgspec.to_builtins(tools)), run_id, attempt)
-    return (await connection.execute(_SET, values)).rowcount == 1
+    return (await connection.execute(_SET_MCP_TOOLS, values)).rowcount == 1

@@ -46,7 +46,7 @@ class McpTools:
         """Connects only if no attempt at the run has listed the tools."""
         if not lease.setup.mcp_servers:
             return RunTools([], "")
-        pinned = await calls.stored(self._database, lease) or await self._pin(lease)
+        pinned = await calls.stored_mcp_tools(self._database, lease) or await self._pin(lease)
         call_server = partial(self._call, lease)
         return RunTools(
             [mcp_tool(tool, call_server) for tool in pinned.tools], unavailable_instructions(pinned.unavailable)
@@ -62,7 +62,7 @@ class McpTools:
         listed = [one for one in results if isinstance(one, ListedServer)]
         unavailable = [one for one in results if isinstance(one, UnavailableServer)]
         unavailable += [UnavailableServer(server_id=one, name=None, reason=_DELETED) for one in found.deleted]
-        return await calls.pin(self._database, lease, listed, unavailable, self._max_known)
+        return await calls.pin_mcp_tools(self._database, lease, listed, unavailable, self._max_known)
 
     async def _list(self, target: McpTarget, lease: Lease) -> ListedServer | UnavailableServer:
         try:
