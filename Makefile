@@ -68,7 +68,7 @@ test-pgbouncer: .venv/.dev
 deploy-check: .venv/.deploy
 	.venv/deploy/bin/python tests/deploy/check.py
 
-# Starts the compose file and the systemd units in containers, by the commands of docs/operations.md. About 15 minutes at first,
+# Starts the compose file and the systemd units in containers, by the commands of docs/run/install.md. About 15 minutes at first,
 # then 7. Needs root, Podman and, without a registry, debootstrap. `make deploy-run ARGS=compose` or ARGS=systemd runs one of them.
 deploy-run: .venv/.dev .venv/.deploy
 	$(BIN)/python -m tests.deploy.run $(ARGS)
@@ -81,7 +81,7 @@ browser:
 mcp-servers:
 	tests/mcp/install.sh
 
-# The pictures of docs/console.md, anew. About two minutes.
+# The pictures of docs/use/console.md, anew. About two minutes.
 screenshots: .venv/.dev browser
 	$(BIN)/python -m tests.console.screenshots
 
@@ -105,7 +105,7 @@ bench-peers: .venv/.dev
 costs: .venv/.dev
 	$(BIN)/python -m bench.costs.run $(ARGS)
 
-# How much each table grows for a run, and what retention costs: the figures of docs/retention.md. About two minutes.
+# How much each table grows for a run, and what retention costs: the figures of docs/run/retention.md. About two minutes.
 growth: .venv/.dev
 	$(BIN)/python -m bench.growth $(ARGS)
 

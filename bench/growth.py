@@ -1,6 +1,6 @@
 """`make growth`: how much each table grows for a run, and how fast retention deletes it again.
 
-The figures of docs/retention.md. Sizes do not depend on the speed of the machine.
+The figures of docs/run/retention.md. Sizes do not depend on the speed of the machine.
 """
 
 import argparse

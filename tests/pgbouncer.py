@@ -1,4 +1,4 @@
-"""A real PgBouncer in transaction mode, configured as docs/operations.md says, in front of the PostgreSQL of a test."""
+"""A real PgBouncer in transaction mode, configured as docs/run/database.md says, in front of the PostgreSQL of a test."""
 
 import os
 import pwd
@@ -109,7 +109,7 @@ def pgbouncer_running(database_url: str, example: str, *, pool_size: int) -> Ite
 @contextmanager
 def behind_pgbouncer(postgres_url: str) -> Iterator[None]:
     """Every API and worker that a test starts on this server reaches it through PgBouncer."""
-    (example,) = blocks_of("docs/operations.md", "ini", "PgBouncer")
+    (example,) = blocks_of("docs/run/database.md", "ini", "PgBouncer")
     # Its service logs in while PgBouncer starts, before a test has migrated a database.
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute(

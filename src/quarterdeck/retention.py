@@ -1,4 +1,4 @@
-"""Retention: deletes expired data, and what nothing refers to any more. docs/retention.md describes each kind."""
+"""Retention: deletes expired data, and what nothing refers to any more. docs/run/retention.md describes each kind."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator

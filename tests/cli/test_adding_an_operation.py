@@ -1,4 +1,4 @@
-"""Follows docs/adding-an-operation.md step by step in a copy of the project, then runs its checks and tests."""
+"""Follows docs/change/adding-an-operation.md step by step in a copy of the project, then runs its checks and tests."""
 
 import os
 import re
@@ -26,9 +26,10 @@ class Step(Struct, frozen=True):
 
 
 def steps() -> list[Step]:
-    diffs = blocks_of("docs/adding-an-operation.md", "diff")
+    diffs = blocks_of("docs/change/adding-an-operation.md", "diff")
     found = []
-    for heading in re.findall(r"^## (\d+\. .*)$", (ROOT / "docs" / "adding-an-operation.md").read_text(), re.MULTILINE):
+    page = (ROOT / "docs/change/adding-an-operation.md").read_text()
+    for heading in re.findall(r"^## (\d+\. .*)$", page, re.MULTILINE):
         blocks = [block.text.splitlines() for block in diffs if block.section == heading]
         found.append(Step(re.findall(r"`(.+?)`", heading), blocks))
     return found
@@ -91,7 +92,7 @@ def test_documented_steps_touch_only_the_named_files(tmp_path: Path) -> None:
     python = (sys.executable, "-m")
     run(copy, *python, "tests.contract.openapi_snapshot")
     run(copy, *python, "codegen.client")
-    run(copy, "sh", "-eu", "-c", "\n".join(texts_of(blocks_of("docs/adding-an-operation.md", "sh"))))
+    run(copy, "sh", "-eu", "-c", "\n".join(texts_of(blocks_of("docs/change/adding-an-operation.md", "sh"))))
     after = contents(copy)
     assert {name for name, text in after.items() if before.get(name) != text} == {
         file for step in steps() for file in step.files

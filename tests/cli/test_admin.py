@@ -201,7 +201,7 @@ def test_unknown_variables_are_warnings(database_url: str) -> None:
         assert (done.returncode, done.stderr.splitlines()) == (
             0,
             [
-                "qd: warning: unknown variable QUARTERDECK_OTHER. docs/configuration.md lists all settings.",
+                "qd: warning: unknown variable QUARTERDECK_OTHER. docs/run/configuration.md lists all settings.",
                 "qd: warning: unknown variable QUARTERDECK_SERVR_PORT. Did you mean QUARTERDECK_SERVER_PORT?",
             ],
         )

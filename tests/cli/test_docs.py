@@ -1,4 +1,4 @@
-"""The commands in the docs, run as they are written, and the completeness of docs/cli.md."""
+"""The commands in the docs, run as they are written, and the completeness of docs/use/cli.md."""
 
 import base64
 import json
@@ -24,7 +24,7 @@ from tests.pages import ROOT, blocks_of, texts_of
 from tests.receivers import Receiver, receiving
 from tests.workers import eventually
 
-PAGE = ROOT / "docs" / "cli.md"
+PAGE = ROOT / "docs" / "use" / "cli.md"
 
 
 @pytest.mark.long
@@ -32,7 +32,7 @@ PAGE = ROOT / "docs" / "cli.md"
 @pytest.mark.slowest
 def test_the_commands_run_from_top_to_bottom(tmp_path: Path) -> None:
     with shell(tmp_path, MODEL_DEMO_PAUSE_SECONDS="0.01") as at:
-        shown = "\n".join(at.run(texts_of(blocks_of("docs/cli.md", "sh"))))
+        shown = "\n".join(at.run(texts_of(blocks_of("docs/use/cli.md", "sh"))))
     assert "> Plan our release." in shown
     assert "+Always say ahoy." in shown
     assert "greeting: sessions use the latest version (now 2)" in shown
@@ -46,9 +46,11 @@ def test_the_commands_run_from_top_to_bottom(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(400)
-def test_operations_runs_from_top_to_bottom(tmp_path: Path) -> None:
+def test_pages_for_operators_run_from_top_to_bottom(tmp_path: Path) -> None:
     with shell(tmp_path) as at:
-        blocks = texts_of(blocks_of("docs/operations.md", "sh"))
+        blocks = texts_of(blocks_of("docs/run/admin.md", "sh"))
+        blocks += texts_of(blocks_of("docs/run/encryption-keys.md", "sh"))
+        blocks += texts_of(blocks_of("docs/run/backups.md", "sh"))
         admin, audit, *_, key = at.run([*blocks, "printenv QUARTERDECK_WEBHOOK_SEALING_KEYS"])
     assert "owner ann@example.com" in admin
     assert re.search(r"qd_live_\w+…  revoked  ci", admin)
@@ -58,11 +60,11 @@ def test_operations_runs_from_top_to_bottom(tmp_path: Path) -> None:
 
 @pytest.mark.long
 async def test_webhooks_page_runs_and_deliveries_match(tmp_path: Path) -> None:
-    (arrives,) = texts_of(blocks_of("docs/webhooks.md", "http"))
+    (arrives,) = texts_of(blocks_of("docs/use/webhooks.md", "http"))
     head, _, body = arrives.partition("\n\n")
     allowed = {"WEBHOOK_ALLOW_PRIVATE_ADDRESSES": "true", "WEBHOOK_ALLOW_HTTP": "true"}
     with shell(tmp_path, MODEL_DEMO_PAUSE_SECONDS="0", **allowed) as at:
-        (created,) = at.run(texts_of(blocks_of("docs/webhooks.md", "sh")))
+        (created,) = at.run(texts_of(blocks_of("docs/use/webhooks.md", "sh")))
         assert json.loads(created)["secret"].startswith("whsec_")
         async with receiving() as receiver, AsyncClient(at.variables["QD_URL"], at.variables["QD_KEY"]) as client:
             await client.create_webhook(url=receiver.url("/quarterdeck"), events=[WebhookEvent.RUN_SUCCEEDED])
@@ -79,7 +81,7 @@ async def test_webhooks_page_runs_and_deliveries_match(tmp_path: Path) -> None:
 @pytest.mark.long
 async def test_pages_about_runs_and_files_run_from_top_to_bottom(tmp_path: Path) -> None:
     with shell(tmp_path, MODEL_DEMO_PAUSE_SECONDS="0") as at:
-        submitted, waiting, resolved = map(json.loads, at.run(texts_of(blocks_of("docs/actions.md", "sh"))))
+        submitted, waiting, resolved = map(json.loads, at.run(texts_of(blocks_of("docs/use/actions.md", "sh"))))
         async with AsyncClient(at.variables["QD_URL"], at.variables["QD_KEY"]) as client:
 
             async def note() -> Any:
@@ -87,10 +89,10 @@ async def test_pages_about_runs_and_files_run_from_top_to_bottom(tmp_path: Path)
                 return [event.data["text"] for event in page.items if event.type == "note"]
 
             assert await eventually(note) == ["The release is done."]
-            uploaded, listed, attached = map(json.loads, at.run(texts_of(blocks_of("docs/files.md", "sh"))))
+            uploaded, listed, attached = map(json.loads, at.run(texts_of(blocks_of("docs/use/files.md", "sh"))))
             await eventually(partial(has_ended, client, attached["run_id"]))
-            usage, workspace = map(json.loads, at.run(texts_of(blocks_of("docs/usage.md", "sh"))))
-            (kept,) = at.run(texts_of(blocks_of("docs/retention.md", "sh")))
+            usage, workspace = map(json.loads, at.run(texts_of(blocks_of("docs/use/usage.md", "sh"))))
+            (kept,) = at.run(texts_of(blocks_of("docs/run/retention.md", "sh")))
     assert (uploaded["media_type"], listed["items"], attached["outcome"]) == ("text/csv", [], "new_run")
     assert submitted["outcome"] == "new_run"
     assert (waiting["state"], waiting["tool"], waiting["run_id"]) == ("open", "add_note", submitted["run_id"])
@@ -117,8 +119,8 @@ def shape(value: Any) -> Any:
 
 @pytest.mark.long
 def test_chat_page_runs_and_matches(tmp_path: Path) -> None:
-    in_a_terminal, *in_a_pipe = texts_of(blocks_of("docs/chat.md", "sh"))
-    picture, waiting = texts_of(blocks_of("docs/chat.md", "text"))
+    in_a_terminal, *in_a_pipe = texts_of(blocks_of("docs/use/chat.md", "sh"))
+    picture, waiting = texts_of(blocks_of("docs/use/chat.md", "text"))
     expected = [line.split("  ←")[0].rstrip() for line in picture.splitlines() if line and "you type" not in line]
     with shell(tmp_path) as at:
         command = ["sh", "-eu", "-c", in_a_terminal]

@@ -1,4 +1,4 @@
-"""The commands of the README, run as they are written."""
+"""The commands of the README and of the first steps, run as they are written."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from tests.pages import ROOT, all_blocks, blocks_of, texts_of
 from tests.world import free_port
 
 PREPARED = ("Makefile", "pyproject.toml", "requirements/runtime.lock")
-# Replaces the README's `sleep 5`: waits until the run has ended.
+# Replaces the `sleep 5` of the first steps: waits until the run has ended.
 WAIT = """
 import os, sys, time, httpx
 headers = {"Authorization": "Bearer " + os.environ["QD_KEY"]}
@@ -78,17 +78,24 @@ def test_the_first_command_serves(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_first_conversation(tmp_path: Path) -> None:
-    blocks = texts_of(blocks_of("README.md", "sh", "A first conversation"))
+    with shell(tmp_path) as at:
+        (shown,) = at.run(texts_of(blocks_of("README.md", "sh", "A first conversation")), qd_on_path=False)
+        workspace = at.variables["QD_WORKSPACE"]
+    assert workspace in shown
+    assert "> Plan our release." in shown
+
+
+@pytest.mark.long
+def test_the_same_over_http(tmp_path: Path) -> None:
+    blocks = texts_of(blocks_of("docs/use/first-steps.md", "sh", "Over HTTP"))
     (tmp_path / "wait.py").write_text(WAIT)
     blocks[0] = f'sleep() {{ "{sys.executable}" wait.py $SESSION; }}\n' + blocks[0]
     with shell(tmp_path) as at:
         # The worker is suspended until the second input is sent.
         worker = worker_of(at.serving)
         worker.suspend()
-        blocks[3] += f"kill -CONT {worker.pid}\n"
-        whoami, session, first, second, log, keys, version = at.run(blocks, qd_on_path=False)
-        workspace = at.variables["QD_WORKSPACE"]
-    assert workspace in whoami
+        blocks[2] += f"kill -CONT {worker.pid}\n"
+        session, first, second, log, keys, version = at.run(blocks, qd_on_path=False)
     assert re.fullmatch(r"[0-9a-f-]{36}", session)
     assert json.loads(first)["outcome"] == "new_run"
     assert json.loads(second) == json.loads(first) | {"outcome": "steered"}
@@ -104,8 +111,8 @@ def test_first_conversation(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_the_same_with_qd(tmp_path: Path) -> None:
     with shell(tmp_path) as at:
-        blocks = texts_of(blocks_of("README.md", "sh", "The same with `qd`"))
-        blocks += texts_of(blocks_of("README.md", "sh", "Files, and skills with scripts"))
+        blocks = texts_of(blocks_of("docs/use/first-steps.md", "sh", "With `qd`"))
+        blocks += texts_of(blocks_of("docs/use/first-steps.md", "sh", "Files, and skills with scripts"))
         shown, words = at.run(blocks, qd_on_path=False)
     assert "> Plan our release." in shown
     assert "pushed house-style version 1" in shown
@@ -114,7 +121,7 @@ def test_the_same_with_qd(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_the_same_from_python(tmp_path: Path) -> None:
-    (program,) = texts_of(blocks_of("README.md", "python"))
+    (program,) = texts_of(blocks_of("docs/use/first-steps.md", "python"))
     with shell(tmp_path) as at:
         for text, state in (("Plan our release.", "succeeded"), ("demo: fail", "failed")):
             done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The code of docs/client.md, run against a server that was started as the README says."""
+"""The code of docs/use/client.md, run against a server that was started as the README says."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from tests.pages import blocks_of, texts_of
 def test_the_page_runs_from_top_to_bottom(tmp_path: Path) -> None:
     with shell(tmp_path) as at:
         done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", "\n".join(texts_of(blocks_of("docs/client.md", "python")))],
+            [sys.executable, "-W", "error", "-c", "\n".join(texts_of(blocks_of("docs/use/client.md", "python")))],
             env=environment() | at.variables,
             cwd=tmp_path,
             capture_output=True,

@@ -15,8 +15,8 @@ GENERATOR = ROOT / ".venv" / "generator" / "bin"
 @pytest.mark.long
 @pytest.mark.skipif(not GENERATOR.exists(), reason="make .venv/.generator installs openapi-python-client")
 def test_a_generated_client_works(tmp_path: Path) -> None:
-    (commands,) = texts_of(blocks_of("docs/generated-clients.md", "sh", "Python"))
-    (program,) = texts_of(blocks_of("docs/generated-clients.md", "python", "Python"))
+    (commands,) = texts_of(blocks_of("docs/use/generated-clients.md", "sh", "Python"))
+    (program,) = texts_of(blocks_of("docs/use/generated-clients.md", "python", "Python"))
     with shell(tmp_path) as at:
         variables = at.environ() | {"PYTHONPATH": str(tmp_path / "quarterdeck-client")}
         variables["PATH"] = f"{GENERATOR}{os.pathsep}{variables['PATH']}"

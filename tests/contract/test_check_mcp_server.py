@@ -166,11 +166,11 @@ def test_an_unusable_file_of_commands_is_told_at_the_start(
 
 
 def test_the_file_and_the_requests_in_the_docs_are_right(tmp_path: Path) -> None:
-    (text,) = texts_of(blocks_of("docs/mcp.md", "yaml"))
+    (text,) = texts_of(blocks_of("docs/use/mcp.md", "yaml"))
     commands = tmp_path / "commands.yaml"
     commands.write_text(text)
     assert sorted(read_commands(str(commands))) == ["search", "time"]
-    requests = [json.loads(each) for each in texts_of(blocks_of("docs/mcp.md", "json"))]
+    requests = [json.loads(each) for each in texts_of(blocks_of("docs/use/mcp.md", "json"))]
     assert [msgspec.convert(one, CreateMcpServerBody).name for one in requests[:2]] == ["tickets", "clock"]
     McpOffer(McpSettings(commands_file=str(commands))).check(requests[0]["url"], requests[1]["command"])
     policy = msgspec.convert(requests[2]["tool_policy"], ToolPolicy)

@@ -1,4 +1,4 @@
-"""Each of the nine error codes occurs over HTTP and has a section in docs/errors.md."""
+"""Each of the nine error codes occurs over HTTP and has a section in docs/use/errors.md."""
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -11,7 +11,7 @@ from quarterdeck.core.actors import Permission
 from quarterdeck.core.errors import ErrorCode
 from tests.world import Server, World, clone_database, drop_database, error_of, serving
 
-PAGE = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "use" / "errors.md").read_text()
 PER_MINUTE = 60
 
 

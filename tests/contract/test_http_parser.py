@@ -1,4 +1,4 @@
-"""Requests that Granian refuses by itself: the table in docs/http.md, row by row. Over raw sockets."""
+"""Requests that Granian refuses by itself: the table in docs/use/http.md, row by row. Over raw sockets."""
 
 import re
 from typing import NamedTuple
@@ -109,7 +109,7 @@ CASES = [
 
 def documented() -> dict[str, set[int]]:
     """The statuses of each row. Empty: the connection is closed without a response."""
-    text = (ROOT / "docs/http.md").read_text("utf-8")
+    text = (ROOT / "docs/use/http.md").read_text("utf-8")
     rows = re.findall(r"^\| (.+) \| (\d{3}|\d{3} or \d{3}|none) \|$", text, re.MULTILINE)
     return {sent: {int(status) for status in re.findall(r"\d{3}", answer)} for sent, answer in rows}
 

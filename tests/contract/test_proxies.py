@@ -1,4 +1,4 @@
-"""The proxy examples of docs/operations.md, word for word but for ports and timeouts, with real proxies."""
+"""The proxy examples of docs/run/proxies.md, word for word but for ports and timeouts, with real proxies."""
 
 import re
 import shutil
@@ -55,7 +55,7 @@ def example(block: Block, api_port: int, port: int) -> str:
 
 
 def nginx(folder: Path, api_port: int, port: int) -> list[str]:
-    (block,) = blocks_of("docs/operations.md", "nginx")
+    (block,) = blocks_of("docs/run/proxies.md", "nginx")
     (folder / "quarterdeck.conf").write_text(example(block, api_port, port))
     (folder / "nginx.conf").write_text(NGINX_CONF.format(folder=folder))
     return ["nginx", "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(folder / "nginx.conf")]
@@ -63,7 +63,7 @@ def nginx(folder: Path, api_port: int, port: int) -> list[str]:
 
 def caddy(folder: Path, api_port: int, port: int) -> list[str]:
     # Its administration port would be shared by all that run on this machine.
-    (block,) = blocks_of("docs/operations.md", "caddyfile")
+    (block,) = blocks_of("docs/run/proxies.md", "caddyfile")
     config = example(block, api_port, port).replace("{\n", "{\n\tadmin off\n", 1)
     (folder / "Caddyfile").write_text(config)
     return ["caddy", "run", "--config", str(folder / "Caddyfile"), "--adapter", "caddyfile"]
@@ -124,7 +124,7 @@ async def test_submit_and_upload(world: World) -> None:
 
 
 def test_nginx_leaves_refusing_to_the_api() -> None:
-    (block,) = blocks_of("docs/operations.md", "nginx")
+    (block,) = blocks_of("docs/run/proxies.md", "nginx")
     (limit_mib,) = re.findall(r"client_max_body_size (\d+)m;", block.text)
     assert int(limit_mib) * 2**20 > max(FileSettings().request_bytes, BundleSettings().request_bytes)
 

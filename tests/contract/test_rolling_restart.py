@@ -1,5 +1,5 @@
 """API processes, replaced one after the other: no request fails, and none is repeated by its client. Behind a load
-balancer as in docs/operations.md, and without one."""
+balancer as in docs/run/restarts.md, and without one."""
 
 import asyncio
 import os
@@ -32,8 +32,8 @@ REQUESTS = 100
 
 
 def nginx(folder: Path, port: int, api_ports: list[int]) -> list[str]:
-    (proxy,) = blocks_of("docs/operations.md", "nginx")
-    (balanced,) = blocks_of("docs/operations.md", "nginx-upstream")
+    (proxy,) = blocks_of("docs/run/proxies.md", "nginx")
+    (balanced,) = blocks_of("docs/run/restarts.md", "nginx-upstream")
     before, _, after = proxy.text.partition("upstream quarterdeck {")
     text = before + balanced.text + after.partition("}\n")[2]
     for documented, ours in zip(("10.0.0.11:8700", "10.0.0.12:8700"), api_ports, strict=True):

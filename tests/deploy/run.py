@@ -1,4 +1,4 @@
-"""Starts the files in deploy/ by the commands of docs/operations.md: the image and the compose file with
+"""Starts the files in deploy/ by the commands of docs/run/install.md: the image and the compose file with
 podman-compose, and the units in a Debian 12 whose first process is systemd. Run by `make deploy-run`.
 
 Needs Linux, root and Podman; without a registry also debootstrap, for base images made from Debian's packages.
@@ -250,7 +250,7 @@ def machine_is_ready() -> bool:
 
 
 def steps(reason: str) -> list[str]:
-    return [block.text for block in all_blocks("docs/operations.md") if block.not_run == reason]
+    return [block.text for block in all_blocks("docs/run/install.md") if block.not_run == reason]
 
 
 def copy_source(folder: Path) -> None:

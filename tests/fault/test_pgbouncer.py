@@ -26,7 +26,7 @@ from tests.world import LOGIN, World, app_url, bundle, serving
 
 pytestmark = pytest.mark.long
 
-(EXAMPLE,) = blocks_of("docs/operations.md", "ini", "PgBouncer")
+(EXAMPLE,) = blocks_of("docs/run/database.md", "ini", "PgBouncer")
 
 # What another program, or a mistake, could leave behind in a session that PgBouncer gives to us next.
 LEFT_BEHIND = {

@@ -25,7 +25,7 @@ PERMISSIONS = ("workspace.read", "session.manage", "skill.manage", "key.manage")
 
 class Earlier(Struct, frozen=True):
     commit: str
-    # docs/operations.md: workers of 0.1.0 must have stopped before one of 0.2.0 starts.
+    # docs/run/upgrades.md: workers of 0.1.0 must have stopped before one of 0.2.0 starts.
     workers_mix: bool
 
 

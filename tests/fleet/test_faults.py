@@ -51,7 +51,7 @@ async def test_a_planted_bug_is_caught(bug: str) -> None:
 
 
 def test_the_documented_commands_are_valid() -> None:
-    lines = "".join(texts_of(blocks_of("docs/reliability.md", "bash", "Faults"))).splitlines()
+    lines = "".join(texts_of(blocks_of("docs/change/reliability.md", "bash", "Faults"))).splitlines()
     assert len(lines) == 3
     for line in lines:
         found = re.fullmatch(r'make fault(?: +ARGS="(.*)")? +#.*', line)

@@ -19,7 +19,7 @@ from quarterdeck.sandbox.output_tail import ErrorTail
 from tests.pages import blocks_of, texts_of
 from tests.sandbox.accounts import Child, account, run
 
-_DOCS = Path(__file__).parents[2] / "docs" / "sandbox.md"
+_DOCS = Path(__file__).parents[2] / "docs" / "run" / "sandbox.md"
 _CLONE_NEWUSER = 0x10000000
 
 
@@ -35,7 +35,7 @@ def test_a_named_sandbox_that_does_not_work_stops_the_start(tmp_path: Path) -> N
     )
     assert ended.returncode != 0
     assert ended.stderr == (
-        "qd: QUARTERDECK_SANDBOX_KIND: QUARTERDECK_SANDBOX_CONTAINER_IMAGE is not set (docs/sandbox.md)\n"
+        "qd: QUARTERDECK_SANDBOX_KIND: QUARTERDECK_SANDBOX_CONTAINER_IMAGE is not set (docs/run/sandbox.md)\n"
     )
     assert not (tmp_path / "data").exists()
 
@@ -110,7 +110,7 @@ def test_groups_of_version_2_are_created_only_where_they_were_delegated(
 
 async def test_the_adapter_in_the_documentation(tmp_path: Path) -> None:
     names: dict[str, Any] = {}
-    exec("".join(texts_of(blocks_of("docs/sandbox.md", "python", "An adapter of your own"))), names)
+    exec("".join(texts_of(blocks_of("docs/run/sandbox.md", "python", "An adapter of your own"))), names)
     remote = names["Remote"](_Service(tmp_path / "machine"))
     await remote.check()
     folder, skill = tmp_path / "own", tmp_path / "skill"

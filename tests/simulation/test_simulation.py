@@ -55,7 +55,7 @@ def test_hosts_are_cut_off_healed_and_lost() -> None:
 
 
 def test_the_documented_commands_are_valid() -> None:
-    text = (ROOT / "docs/scale.md").read_text("utf-8")
+    text = (ROOT / "docs/run/scale.md").read_text("utf-8")
     commands = re.findall(r'`make simulation(?: ARGS="(.*?)")?`', text)
     assert len(commands) > 3
     for arguments in commands:

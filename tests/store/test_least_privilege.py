@@ -318,7 +318,7 @@ async def test_api_and_workers_log_in_as_one_that_owns_nothing(world: World, ser
 @pytest.mark.parametrize("login", [True, False], ids=["a_login_of_its_own", "the_owners"])
 async def test_processes_use_the_role(database_url: str, login: bool) -> None:
     """With one address for all, the login behind the role is the owner: that guards against mistakes, not against who
-    can send statements of their own. docs/operations.md says so."""
+    can send statements of their own. docs/run/database.md says so."""
     database = Database(app_url(database_url) if login else database_url, DatabaseSettings(pool_connections=1))
 
     async def ask(connection: Connection) -> tuple[object, ...] | None:

@@ -110,7 +110,7 @@ def test_owner_without_createrole_gets_instructions(postgres_url: str) -> None:
 
 @pytest.mark.long
 def test_the_roles_are_made_by_hand_as_the_docs_say(postgres_url: str) -> None:
-    made, closed = blocks_of("docs/operations.md", "sql", "Database roles")
+    made, closed = blocks_of("docs/run/database.md", "sql", "Database roles")
     with (
         roles(postgres_url, "", "LOGIN PASSWORD 'x'", "") as (role, owner, login),
         fresh(postgres_url, owner=owner) as url,

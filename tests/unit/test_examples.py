@@ -12,7 +12,7 @@ from tests.pages import blocks_of, texts_of
 
 
 def test_a_version_of_an_agent_and_a_session_with_an_agent() -> None:
-    version, session = texts_of(blocks_of("docs/agents.md", "json"))
+    version, session = texts_of(blocks_of("docs/use/agents.md", "json"))
     assert set(json.loads(version)) == set(AgentConfiguration.__struct_fields__)
     assert msgspec.json.decode(version, type=AgentConfiguration).tool_policy == {"bash": "ask"}
     assert set(json.loads(session)) <= set(CreateSessionBody.__struct_fields__)
@@ -20,7 +20,7 @@ def test_a_version_of_an_agent_and_a_session_with_an_agent() -> None:
 
 
 def test_credentials() -> None:
-    (requests,) = texts_of(blocks_of("docs/credentials.md", "http"))
+    (requests,) = texts_of(blocks_of("docs/use/credentials.md", "http"))
     for request in requests.split("\n\n"):
         line, _, body = request.partition("\n")
         assert line == "POST /v1/credentials"
@@ -29,14 +29,14 @@ def test_credentials() -> None:
 
 
 def test_the_configuration_of_an_mcp_client() -> None:
-    (text,) = texts_of(blocks_of("docs/mcp-endpoint.md", "json"))
+    (text,) = texts_of(blocks_of("docs/use/mcp-endpoint.md", "json"))
     server = json.loads(text)["mcpServers"]["quarterdeck"]
     assert server["url"].endswith("/mcp")
     assert server["headers"]["Authorization"].startswith("Bearer qd_")
 
 
 def test_what_the_log_says_about_the_context() -> None:
-    summary, trimmed = texts_of(blocks_of("docs/models.md", "json"))
+    summary, trimmed = texts_of(blocks_of("docs/use/models.md", "json"))
     event = compaction_entry("…", dropped_turns=42, kept_answers=3)
     assert json.loads(summary) == {"type": event.type, "data": event.data}
     # tests/fault/test_whole_conversations.py has this event.

@@ -73,7 +73,7 @@ def queries() -> Iterator[str]:
 
 
 def test_every_metric_is_documented() -> None:
-    page = (ROOT / "docs" / "metrics.md").read_text()
+    page = (ROOT / "docs" / "run" / "metrics.md").read_text()
     documented = {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels in _ROW.findall(page)}
     assert documented == exposed()
 

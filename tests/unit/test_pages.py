@@ -7,17 +7,17 @@ from pathlib import Path
 from tests.pages import ROOT, Block, all_blocks, blocks_of, page_names
 
 # Drawings and listings: nobody pastes these.
-PICTURE = "text"
+PICTURES = {"text", "mermaid"}
 # Why a block is not run, and which. Each is a command that no test has tried; `make deploy-run` runs those of systemd
 # and of containers.
-_ENDPOINTS = next(block for block in all_blocks("docs/models.md") if block.language == "sh")
-_CLAUDE_CODE = next(block for block in all_blocks("docs/mcp-endpoint.md") if block.language == "sh")
-_NPM = [block for block in all_blocks("docs/generated-clients.md") if block.section == "TypeScript"]
-_DEPLOYING = [block for block in all_blocks("docs/operations.md") if block.section == "Deploying"]
-_MIGRATE_CHECK = next(block for block in all_blocks("docs/operations.md") if "migrate --check" in block.text)
-_TRACING = all_blocks("docs/tracing.md")[0]
+_ENDPOINTS = next(block for block in all_blocks("docs/use/models.md") if block.language == "sh")
+_CLAUDE_CODE = next(block for block in all_blocks("docs/use/mcp-endpoint.md") if block.language == "sh")
+_NPM = [block for block in all_blocks("docs/use/generated-clients.md") if block.section == "TypeScript"]
+_DEPLOYING = [block for block in all_blocks("docs/run/install.md")]
+_MIGRATE_CHECK = next(block for block in all_blocks("docs/run/upgrades.md") if "migrate --check" in block.text)
+_TRACING = all_blocks("docs/run/tracing.md")[0]
 NOT_RUN = {
-    "it is this suite": ["README.md: make test", "docs/adding-an-operation.md: make test"],
+    "it is this suite": ["README.md: make test", "docs/change/adding-an-operation.md: make test"],
     "it needs Claude Code": [f"{_CLAUDE_CODE.page}: {_CLAUDE_CODE.text.strip()}"],
     "it needs a model server": [f"{_ENDPOINTS.page}: {_ENDPOINTS.text.strip()}"],
     "it needs a machine with systemd": [f"{block.page}: {block.text.strip()}" for block in _DEPLOYING[:4]],
@@ -46,7 +46,7 @@ def claimed() -> Iterator[Block]:
 
 def test_the_blocks_were_found() -> None:
     assert len(every_block()) > 40
-    assert {block.language for block in every_block()} >= {"sh", "python", "diff", PICTURE}
+    assert {block.language for block in every_block()} >= {"sh", "python", "diff", *PICTURES}
 
 
 def test_every_block_says_what_it_is() -> None:
@@ -55,7 +55,7 @@ def test_every_block_says_what_it_is() -> None:
 
 def test_every_block_is_run_or_says_why_not() -> None:
     run = list(claimed())
-    rest = [block for block in every_block() if block not in run and block.language != PICTURE]
+    rest = [block for block in every_block() if block not in run and block.language not in PICTURES]
     assert [block.place for block in rest if block.not_run is None] == []
     reasons: dict[str, list[str]] = {}
     for block in rest:

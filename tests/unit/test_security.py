@@ -1,4 +1,4 @@
-"""SECURITY.md and docs/reliability.md claim nothing that no test shows, and the first says of Python's own library what
+"""SECURITY.md and docs/change/reliability.md claim nothing that no test shows, and the first says of Python's own library what
 the source really uses."""
 
 import ast
@@ -10,7 +10,7 @@ import pytest
 
 from tests.pages import ROOT
 
-SECURITY, RELIABILITY = "SECURITY.md", "docs/reliability.md"
+SECURITY, RELIABILITY = "SECURITY.md", "docs/change/reliability.md"
 _NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 

@@ -15,7 +15,7 @@ from quarterdeck.core.settings import (
     variables,
 )
 
-DOCS = Path(__file__).parents[2] / "docs" / "configuration.md"
+DOCS = Path(__file__).parents[2] / "docs" / "run" / "configuration.md"
 _ROW = re.compile(r"^\| `(QUARTERDECK_[A-Z0-9_]+)` \| (.+?) \| (.+?) \|$", re.MULTILINE)
 
 

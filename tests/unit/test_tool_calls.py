@@ -253,7 +253,7 @@ def test_a_changed_definition_is_not_allowed() -> None:
 
 
 def test_the_documented_policy() -> None:
-    [block] = blocks_of("docs/tools.md", "json")
+    [block] = blocks_of("docs/use/tools.md", "json")
     policy = msgspec.json.decode(block.text, type=CreateSessionBody).tool_policy
     assert policy
     names = ["bash", "crm_find", "crm_delete", "current_time"]

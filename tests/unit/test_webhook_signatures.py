@@ -78,7 +78,7 @@ def test_log_lines_contain_no_signing_secret() -> None:
 
 
 def test_the_verification_in_the_document_is_right() -> None:
-    (program,) = texts_of(blocks_of("docs/webhooks.md", "python"))
+    (program,) = texts_of(blocks_of("docs/use/webhooks.md", "python"))
     documented: dict[str, Any] = {}
     exec(program, documented)
     secret, now = signatures.new_secret(), int(time.time())

@@ -1,4 +1,4 @@
-"""Exit codes of `qd`, described in docs/cli.md, and the exception that carries one."""
+"""Exit codes of `qd`, described in docs/use/cli.md, and the exception that carries one."""
 
 from enum import IntEnum
 

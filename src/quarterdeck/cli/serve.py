@@ -91,7 +91,7 @@ def _check_sandbox(settings: Settings) -> None:
 
 
 def _sandbox_error(fault: SandboxUnavailable) -> SettingsError:
-    return SettingsError(f"{variable('sandbox', 'kind')}: {fault} (docs/sandbox.md)")
+    return SettingsError(f"{variable('sandbox', 'kind')}: {fault} (docs/run/sandbox.md)")
 
 
 def _check_mcp_commands(settings: Settings) -> None:
@@ -99,7 +99,7 @@ def _check_mcp_commands(settings: Settings) -> None:
         read_commands(settings.mcp.commands_file)
     except CommandsError as fault:
         raise SettingsError(
-            f"{variable('mcp', 'commands_file')}: {' '.join(str(fault).split())} (docs/mcp.md)"
+            f"{variable('mcp', 'commands_file')}: {' '.join(str(fault).split())} (docs/use/mcp.md)"
         ) from fault
 
 

@@ -23,7 +23,7 @@ def server_settings(*, host: str | None = None, port: int | None = None, data: s
 
 def _warn_about_unknown_variables() -> None:
     for name, nearest in _unknown_variables(os.environ).items():
-        hint = f"Did you mean {nearest}?" if nearest else "docs/configuration.md lists all settings."
+        hint = f"Did you mean {nearest}?" if nearest else "docs/run/configuration.md lists all settings."
         note(f"qd: warning: unknown variable {name}. {hint}")
 
 

@@ -1,7 +1,7 @@
 """All counters and histograms that processes keep. Figures of the database are in server/metrics_store.py.
 
 Imported only if a metrics port is served, after `PROMETHEUS_MULTIPROC_DIR` is set: the library reads it when it is
-imported. docs/metrics.md describes each metric; a test compares the two.
+imported. docs/run/metrics.md describes each metric; a test compares the two.
 """
 
 from prometheus_client import Counter, Gauge, Histogram

@@ -1,7 +1,7 @@
 """All settings, read from the environment. All invalid values are reported together.
 
 The field `x` of the section `bundle` is read from QUARTERDECK_BUNDLE_X. Names end in their unit.
-docs/configuration.md describes each setting; a test compares the two.
+docs/run/configuration.md describes each setting; a test compares the two.
 """
 
 from collections.abc import Mapping

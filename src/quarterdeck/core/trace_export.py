@@ -1,4 +1,4 @@
-"""Turns tracing on, if the usual variables of OpenTelemetry ask for it: docs/tracing.md lists them.
+"""Turns tracing on, if the usual variables of OpenTelemetry ask for it: docs/run/tracing.md lists them.
 
 The SDK is an extra of the package and is imported only then. It sends spans in a thread of its own, from a bounded
 queue: if the collector does not answer, spans are lost and nothing waits.

@@ -1,4 +1,4 @@
-"""Commands in namespaces of their own, by bubblewrap. docs/sandbox.md says what is isolated and what is not."""
+"""Commands in namespaces of their own, by bubblewrap. docs/run/sandbox.md says what is isolated and what is not."""
 
 import asyncio
 import os

@@ -83,7 +83,7 @@ def check_connections(url: str, settings: Settings, demand: Demand) -> None:
     if demand.total > strictest.allowed:
         raise SettingsError(
             f"too many connections: the processes of this command need {demand}, and PostgreSQL allows "
-            f"{strictest.allowed} ({strictest.reason}): {_remedy(settings)} (docs/operations.md#connections)"
+            f"{strictest.allowed} ({strictest.reason}): {_remedy(settings)} (docs/run/database.md#connections)"
         )
     fullest = min(limits, key=lambda limit: limit.allowed - limit.others)
     if demand.total > fullest.allowed - fullest.others:
@@ -115,7 +115,7 @@ def _pooler_message(settings: Settings) -> str:
         return f"{name} is the address of a connection pooler; it must be that of PostgreSQL itself"
     return (
         f"{variable('database', 'url')} is the address of a connection pooler: set {name} to the address of PostgreSQL "
-        "itself (docs/operations.md#pgbouncer)"
+        "itself (docs/run/database.md#pgbouncer)"
     )
 
 
