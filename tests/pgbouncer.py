@@ -1,4 +1,4 @@
-"""A real PgBouncer in transaction mode, configured as docs/run/database.md says, in front of the PostgreSQL of a test."""
+"""A real PgBouncer in transaction mode, configured by docs/run/database.md, in front of the PostgreSQL of a test."""
 
 import os
 import pwd

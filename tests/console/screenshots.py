@@ -1,4 +1,4 @@
-"""`make screenshots`: pictures of every page with sample data, for docs/use/console.md. With names: only these pictures."""
+"""`make screenshots`: pictures of every page with sample data, for docs/use/console.md. With names: only those."""
 
 import asyncio
 import math

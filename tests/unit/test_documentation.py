@@ -12,10 +12,11 @@ from tests.pages import ROOT, page_names
 PAGES = [*page_names(), "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "bench/README.md", "bench/peers/README.md"]
 # Folders and files whose comments and messages name pages by their path.
 SOURCES = ("src", "tests", "bench", "codegen", "deploy", ".ci", ".github", "Makefile", "pyproject.toml")
+BINARY = {".png", ".svg", ".gz", ".pyc", ".woff2"}
 DECISIONS = ROOT / "docs" / "decisions"
 _LINK = re.compile(r"\]\(([^)\s]+)\)|\b(?:src|srcset|href)=\"([^\"]+)\"")
 _ELSEWHERE = re.compile(r"[a-z]+:|/")
-_NAMED = re.compile(r"(?<![\w/.])docs/(?:[\w-]+/)?[\w-]+\.md(?:#[\w-]+)?")
+_NAMED = re.compile(r"(?<![\w/.])docs/(?:(?:use|run|change|decisions)/)?[\w-]+\.md(?:#[\w-]+)?")
 _NAMED_DECISION = re.compile(r"\bdecisions?(?:/| )(\d{4})")
 _STATUS = re.compile(r"in force|changed by (?:\[\d{4}\]\([\w.-]+\)(?:, | and )?)+")
 
@@ -59,11 +60,7 @@ def sources() -> Iterator[Path]:
     for name in SOURCES:
         place = ROOT / name
         for file in [place] if place.is_file() else sorted(place.rglob("*")):
-            if (
-                file.is_file()
-                and file.suffix not in {".png", ".svg", ".gz", ".pyc", ".woff2"}
-                and file != Path(__file__)
-            ):
+            if file.is_file() and file.suffix not in BINARY and file != Path(__file__):
                 yield file
 
 

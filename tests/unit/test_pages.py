@@ -13,7 +13,7 @@ PICTURES = {"text", "mermaid"}
 _ENDPOINTS = next(block for block in all_blocks("docs/use/models.md") if block.language == "sh")
 _CLAUDE_CODE = next(block for block in all_blocks("docs/use/mcp-endpoint.md") if block.language == "sh")
 _NPM = [block for block in all_blocks("docs/use/generated-clients.md") if block.section == "TypeScript"]
-_DEPLOYING = [block for block in all_blocks("docs/run/install.md")]
+_DEPLOYING = all_blocks("docs/run/install.md")
 _MIGRATE_CHECK = next(block for block in all_blocks("docs/run/upgrades.md") if "migrate --check" in block.text)
 _TRACING = all_blocks("docs/run/tracing.md")[0]
 NOT_RUN = {

@@ -1,5 +1,5 @@
-"""SECURITY.md and docs/change/reliability.md claim nothing that no test shows, and the first says of Python's own library what
-the source really uses."""
+"""SECURITY.md and docs/change/reliability.md claim nothing that no test shows, and the first says of Python's own
+library what the source really uses."""
 
 import ast
 import re
