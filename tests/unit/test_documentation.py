@@ -1,13 +1,14 @@
-"""Links between the pages lead somewhere, every page is in the index of its folder, and every decision has a status."""
+"""Links between the pages lead somewhere, indexes are complete, and the picture of the layers is that of import-linter."""
 
 import re
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.pages import ROOT, page_names
+from tests.pages import ROOT, all_blocks, page_names
 
 PAGES = [*page_names(), "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "bench/README.md", "bench/peers/README.md"]
 # Folders and files whose comments and messages name pages by their path.
@@ -109,6 +110,14 @@ def test_every_decision_is_in_the_index_with_a_status() -> None:
     assert sorted(set(rows) - expected) == [], "docs/decisions/README.md lists decisions that have no file."
     wrong = [f"{number}: {status}" for number, (_, status) in rows.items() if not _STATUS.fullmatch(status)]
     assert wrong == [], "The status is `in force`, or `changed by` links to decisions."
+
+
+def test_the_picture_of_the_layers_is_the_contract() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    layers = next(contract["layers"] for contract in contracts if contract["name"] == "Packages are layers")
+    (picture,) = (block for block in all_blocks("docs/change/architecture.md") if block.section == "Layers")
+    drawn = [line.split("  ")[0] for line in picture.text.splitlines()]
+    assert drawn == [layer for layer in layers if layer != "__main__"], "docs/change/architecture.md draws other layers"
 
 
 def test_dead_links_are_noticed() -> None:
