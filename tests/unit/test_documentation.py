@@ -1,4 +1,4 @@
-"""Links between the pages lead somewhere, indexes are complete, and the picture of the layers is that of import-linter."""
+"""Links between the pages lead somewhere, indexes are complete, and the picture of the layers is the real one."""
 
 import re
 import tomllib
