@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.core.actors import CredentialKind, Permission
+from quarterdeck.core.operation import Operation, Payload
 from quarterdeck.core.secrets import mint
-from quarterdeck.http.operation import Operation, Payload
 from quarterdeck.webhooks.model import CreatedWebhookBody, WebhookBody
 from tests.session_files import add_archive_as_file
 from tests.waiting_runs import approval, new_actions
