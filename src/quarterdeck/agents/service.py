@@ -100,8 +100,7 @@ async def list_agents(access: Access, call: Call[None], request: PageRequest, qu
             first = request.newest_first
             return await store.page(connection, workspace_id, start, count, archived=query.archived, newest_first=first)
 
-        items, next_cursor = await take_page(request, fetch)
-        return AgentPage(items, next_cursor)
+        return AgentPage(*await take_page(request, fetch))
 
     return await access.read(call, visible_workspace(call), show)
 
@@ -215,8 +214,7 @@ async def list_agent_versions(
         async def fetch(start: UUID, count: int) -> list[AgentVersionItem]:
             return await store.versions(connection, agent_id, start, count, newest_first=request.newest_first)
 
-        items, next_cursor = await take_page(request, fetch)
-        return AgentVersionPage(items, next_cursor)
+        return AgentVersionPage(*await take_page(request, fetch))
 
     lookup = visible_agent(call, agent_id)
     return await access.read(call, lookup, show)

@@ -49,8 +49,7 @@ async def list_api_keys(access: Access, call: Call[None], request: PageRequest) 
         async def fetch(start: UUID, count: int) -> list[ApiKeyBody]:
             return await store.page(connection, workspace_id, start, count, newest_first=request.newest_first)
 
-        items, next_cursor = await take_page(request, fetch)
-        return ApiKeyPage(items, next_cursor)
+        return ApiKeyPage(*await take_page(request, fetch))
 
     try:
         return await access.read(call, visible_workspace(call), show)

@@ -202,8 +202,7 @@ async def list_session_runs(access: Access, call: Call[None], session_id: UUID, 
         async def fetch(start: UUID, count: int) -> list[RunBody]:
             return await store.page(connection, session_id, start, count, newest_first=request.newest_first)
 
-        items, next_cursor = await take_page(request, fetch)
-        return RunPage(items, next_cursor)
+        return RunPage(*await take_page(request, fetch))
 
     lookup = visible_session(call, session_id)
     return await access.read(call, lookup, show)

@@ -55,8 +55,7 @@ async def list_session_tokens(
         async def fetch(start: UUID, count: int) -> list[SessionTokenBody]:
             return await token_store.page(connection, session_id, start, count, newest_first=request.newest_first)
 
-        items, next_cursor = await take_page(request, fetch)
-        return SessionTokenPage(items, next_cursor)
+        return SessionTokenPage(*await take_page(request, fetch))
 
     lookup = visible_session(call, session_id)
     return await access.read(call, lookup, show)

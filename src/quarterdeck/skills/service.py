@@ -87,8 +87,7 @@ async def list_skills(access: Access, call: Call[None], request: PageRequest, qu
             first = request.newest_first
             return await store.page(connection, workspace_id, start, count, archived=query.archived, newest_first=first)
 
-        items, next_cursor = await take_page(request, fetch)
-        return SkillPage(items, next_cursor)
+        return SkillPage(*await take_page(request, fetch))
 
     return await access.read(call, visible_workspace(call), show)
 
@@ -233,8 +232,7 @@ async def list_skill_versions(
         async def fetch(start: UUID, count: int) -> list[SkillVersionItem]:
             return await store.versions(connection, skill_id, start, count, newest_first=request.newest_first)
 
-        items, next_cursor = await take_page(request, fetch)
-        return SkillVersionPage(items, next_cursor)
+        return SkillVersionPage(*await take_page(request, fetch))
 
     lookup = visible_record(call, "skill", store.get, skill_id)
     return await access.read(call, lookup, show)

@@ -63,8 +63,7 @@ async def list_webhooks(access: Access, call: Call[None], request: PageRequest) 
         async def fetch(start: UUID, count: int) -> list[WebhookBody]:
             return await store.page(connection, workspace_id, start, count, newest_first=request.newest_first)
 
-        items, next_cursor = await take_page(request, fetch)
-        return WebhookPage(items, next_cursor)
+        return WebhookPage(*await take_page(request, fetch))
 
     return await access.read(call, visible_workspace(call), show)
 
@@ -254,8 +253,7 @@ async def list_webhook_deliveries(
             order = request.newest_first
             return await store.page_of_deliveries(connection, webhook_id, query.state, start, count, newest_first=order)
 
-        items, next_cursor = await take_page(request, fetch)
-        return WebhookDeliveryPage(items, next_cursor)
+        return WebhookDeliveryPage(*await take_page(request, fetch))
 
     lookup = visible_record(call, "webhook", store.get, webhook_id)
     return await access.read(call, lookup, show)

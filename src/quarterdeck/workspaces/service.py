@@ -120,8 +120,7 @@ async def list_members(access: Access, call: Call[None], request: PageRequest) -
         async def fetch(start: UUID, count: int) -> list[MemberBody]:
             return await store.members(connection, workspace_id, start, count, newest_first=request.newest_first)
 
-        items, next_cursor = await take_page(request, fetch)
-        return MemberPage(items, next_cursor)
+        return MemberPage(*await take_page(request, fetch))
 
     return await access.read(call, visible_workspace(call), show)
 

@@ -36,8 +36,7 @@ async def list_audit_events(
             return await store.page(connection, workspace_id, filters, start, count, newest_first=newest_first)
 
         # The event of the cursor may have expired, or may not match the filter of this call.
-        items, next_cursor = await take_page(request, fetch)
-        return AuditEventPage(items, next_cursor)
+        return AuditEventPage(*await take_page(request, fetch))
 
     return await access.read(call, visible_workspace(call), show)
 

@@ -86,8 +86,7 @@ async def list_credentials(access: Access, call: Call[None], request: PageReques
         async def fetch(start: UUID, count: int) -> list[CredentialBody]:
             return await store.page(connection, workspace_id, start, count, newest_first=request.newest_first)
 
-        items, next_cursor = await take_page(request, fetch)
-        return CredentialPage(items, next_cursor)
+        return CredentialPage(*await take_page(request, fetch))
 
     return await access.read(call, visible_workspace(call), show)
 

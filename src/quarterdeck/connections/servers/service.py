@@ -65,8 +65,7 @@ async def list_mcp_servers(access: Access, call: Call[None], request: PageReques
         async def fetch(start: UUID, count: int) -> list[McpServerBody]:
             return await store.page(connection, workspace_id, start, count, newest_first=request.newest_first)
 
-        items, next_cursor = await take_page(request, fetch)
-        return McpServerPage(items, next_cursor)
+        return McpServerPage(*await take_page(request, fetch))
 
     return await access.read(call, visible_workspace(call), show)
 
