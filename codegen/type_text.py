@@ -18,8 +18,8 @@ from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType
 from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.changes.audit.model import ObjectType
 from quarterdeck.core.actors import Permission
+from quarterdeck.core.operation import Payload
 from quarterdeck.events.model import DeltaBody, EventBody, EventType, RetryBody
-from quarterdeck.http.operation import Payload
 
 MODELS = "quarterdeck.client.models"
 LINE_CHARACTERS = 112

@@ -28,6 +28,7 @@ from quarterdeck.connections.servers.checks import McpChecks, McpOffer
 from quarterdeck.core import errors, metrics, tracing
 from quarterdeck.core.logging import configure_logs, log
 from quarterdeck.core.loop_watchdog import watched_loop
+from quarterdeck.core.operation import Operation
 from quarterdeck.core.retention import RetentionDays
 from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.settings import CredentialSettings, McpSettings, Settings
@@ -40,7 +41,6 @@ from quarterdeck.events.stream_slots import StreamPlaces
 from quarterdeck.files.uploads import FileUploads
 from quarterdeck.http.downloads import Downloads
 from quarterdeck.http.middleware import Middleware
-from quarterdeck.http.operation import Operation
 from quarterdeck.http.request_spans import RequestSpans
 from quarterdeck.models.catalog import ModelCatalog
 from quarterdeck.models.output_schema import SchemaChecks
@@ -74,7 +74,7 @@ async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class Services:
-    """The long-lived objects of one process. Operations ask for those they need by type: see `http/operation.py`."""
+    """The long-lived objects of one process. Operations ask for those they need by type: see `core/operation.py`."""
 
     def __init__(self, settings: Settings) -> None:
         url = settings.database.url

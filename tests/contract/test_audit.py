@@ -14,7 +14,7 @@ from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.api_keys.model import CreateApiKeyBody
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.errors import ServiceError
-from quarterdeck.http.operation import Operation
+from quarterdeck.core.operation import Operation
 from quarterdeck.workspaces import service as workspaces
 from tests.contract.test_callers import absent_ids, ids_for, prepare, request
 from tests.world import EVERY_PERMISSION, World, bundle, error_of

@@ -24,8 +24,8 @@ from quarterdeck.connections.servers.rules import check_one_connection
 from quarterdeck.core import errors
 from quarterdeck.core.errors import ErrorCode, Kind
 from quarterdeck.core.etags import parse_tags
+from quarterdeck.core.operation import Operation, Payload, Refusal
 from quarterdeck.events.model import DeltaBody, EventBody
-from quarterdeck.http.operation import Operation, Payload, Refusal
 from quarterdeck.http.responses import STATUS
 from tests.contract.openapi_snapshot import SNAPSHOT, current
 

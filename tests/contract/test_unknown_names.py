@@ -8,7 +8,7 @@ import pytest
 from quarterdeck.agents.configuration import AgentConfiguration
 from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.core.errors import ServiceError
-from quarterdeck.http.operation import Operation, Payload
+from quarterdeck.core.operation import Operation, Payload
 from quarterdeck.http.request_body import decode_json
 from tests.world import World, error_of
 

@@ -8,7 +8,7 @@ from quarterdeck.agents.configuration import AgentConfiguration, AgentReference,
 from quarterdeck.api_keys import store as api_keys
 from quarterdeck.changes import store as receipts
 from quarterdeck.changes.audit import store as audit
-from quarterdeck.changes.audit.model import AuditFilter, ObjectType
+from quarterdeck.changes.audit.model import AuditQuery, ObjectType
 from quarterdeck.connections.credentials import store as credentials
 from quarterdeck.connections.mcp.model import McpTool
 from quarterdeck.connections.servers import store as mcp_servers
@@ -28,7 +28,7 @@ from quarterdeck.models.model import NO_OPTIONS
 from quarterdeck.runs import action_store as actions
 from quarterdeck.runs import lifecycle_store as lifecycle
 from quarterdeck.runs import store as runs
-from quarterdeck.runs.action_model import ActionFilter, ActionId
+from quarterdeck.runs.action_model import ActionId, ActionQuery
 from quarterdeck.runs.model import Submission, Usage, Verdict
 from quarterdeck.sandbox.manifest import WorkspaceKind
 from quarterdeck.sessions import expiry_store as expiry
@@ -263,15 +263,15 @@ def _pages(*, newest_first: bool) -> Iterator[StoreCall]:
     order = {"newest_first": newest_first}
     beginning = HIGHEST_ID if newest_first else LOWEST_ID
     filters = (
-        AuditFilter(),
-        AuditFilter(action="create_session"),
-        AuditFilter(object_type=ObjectType.SESSION),
-        AuditFilter(object_id=BRAVO.session),
-        AuditFilter(user_id=BRAVO.user),
+        AuditQuery(),
+        AuditQuery(action="create_session"),
+        AuditQuery(object_type=ObjectType.SESSION),
+        AuditQuery(object_id=BRAVO.session),
+        AuditQuery(user_id=BRAVO.user),
     )
     for wanted in filters:
         yield lambda c, a, b, w=wanted: audit.page(c, a.workspace, w, beginning, 9, **order)  # type: ignore[misc]
-    for of in (ActionFilter(), ActionFilter(session_id=BRAVO.session)):
+    for of in (ActionQuery(), ActionQuery(session_id=BRAVO.session)):
         yield lambda c, a, b, w=of: actions.page(c, a.workspace, w, beginning, 9, **order)  # type: ignore[misc]
     for start in (beginning, None):
         yield lambda c, a, b, s=start: api_keys.page(c, a.workspace, s or b.key, 9, **order)  # type: ignore[misc]

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from quarterdeck.changes.audit import store
-from quarterdeck.changes.audit.model import AuditFilter, ObjectType
+from quarterdeck.changes.audit.model import AuditQuery, ObjectType
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID
 from quarterdeck.core.retention import RetentionDays
 from quarterdeck.db.database import Connection
@@ -43,7 +43,7 @@ async def fetched(connection: Connection) -> int:
 
 
 async def pages(
-    connection: Connection, workspace_id: UUID, wanted: AuditFilter, *, newest_first: bool
+    connection: Connection, workspace_id: UUID, wanted: AuditQuery, *, newest_first: bool
 ) -> AsyncIterator[tuple[int, int]]:
     """The length of the first page, and how many rows were read for it. Repeated until the plan is generic."""
     start = HIGHEST_ID if newest_first else LOWEST_ID
@@ -65,22 +65,22 @@ async def test_a_page_does_not_read_the_whole_log(database_url: str, first_plann
         often = (await workspaces.show_workspace(connection, workspace_id, RetentionDays())).owner.user_id
         thing = uuid4()
         cases = (
-            (AuditFilter(), LIMIT),
-            (AuditFilter(object_id=thing), 4),
-            (AuditFilter(object_id=uuid4()), 0),
-            (AuditFilter(object_id=thing, user_id=rare), 0),
-            (AuditFilter(user_id=rare), 4),
-            (AuditFilter(user_id=often), LIMIT),
-            (AuditFilter(user_id=uuid4()), 0),
-            (AuditFilter(action="rare"), 4),
-            (AuditFilter(action="x"), LIMIT),
-            (AuditFilter(action="nothing"), 0),
-            (AuditFilter(object_type=ObjectType.WEBHOOK), 4),
-            (AuditFilter(object_type=ObjectType.SESSION), LIMIT),
-            (AuditFilter(object_type=ObjectType.SKILL), 0),
-            (AuditFilter(action="rare", object_type=ObjectType.WEBHOOK), 0),
-            (AuditFilter(action="rare", user_id=often), 4),
-            (AuditFilter(user_id=rare, object_type=ObjectType.WEBHOOK), 0),
+            (AuditQuery(), LIMIT),
+            (AuditQuery(object_id=thing), 4),
+            (AuditQuery(object_id=uuid4()), 0),
+            (AuditQuery(object_id=thing, user_id=rare), 0),
+            (AuditQuery(user_id=rare), 4),
+            (AuditQuery(user_id=often), LIMIT),
+            (AuditQuery(user_id=uuid4()), 0),
+            (AuditQuery(action="rare"), 4),
+            (AuditQuery(action="x"), LIMIT),
+            (AuditQuery(action="nothing"), 0),
+            (AuditQuery(object_type=ObjectType.WEBHOOK), 4),
+            (AuditQuery(object_type=ObjectType.SESSION), LIMIT),
+            (AuditQuery(object_type=ObjectType.SKILL), 0),
+            (AuditQuery(action="rare", object_type=ObjectType.WEBHOOK), 0),
+            (AuditQuery(action="rare", user_id=often), 4),
+            (AuditQuery(user_id=rare, object_type=ObjectType.WEBHOOK), 0),
         )
         if first_planned == "small":
             await connection.execute(SOME, (workspace_id, often))

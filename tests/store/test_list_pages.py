@@ -15,14 +15,14 @@ from psycopg import AsyncConnection
 from quarterdeck.api_keys import store as api_keys
 from quarterdeck.changes import store as receipts
 from quarterdeck.changes.audit import store as audit
-from quarterdeck.changes.audit.model import AuditFilter, ObjectType
+from quarterdeck.changes.audit.model import AuditQuery, ObjectType
 from quarterdeck.connections.credentials import store as credentials
 from quarterdeck.connections.servers import store as mcp_servers
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID
 from quarterdeck.db.database import Connection
 from quarterdeck.runs import action_store as actions
 from quarterdeck.runs import store as runs
-from quarterdeck.runs.action_model import ActionFilter, ActionKind, ActionState
+from quarterdeck.runs.action_model import ActionKind, ActionQuery, ActionState
 from quarterdeck.sessions import expiry_store as expiry
 from quarterdeck.sessions import store as sessions
 from quarterdeck.sessions import token_store as session_tokens
@@ -94,14 +94,14 @@ def deliveries(state: DeliveryState | None) -> Page:
     )
 
 
-def entries(wanted: AuditFilter) -> Page:
+def entries(wanted: AuditQuery) -> Page:
     return lambda connection, owner, start, first: audit.page(
         connection, owner, wanted, start, LIMIT, newest_first=first
     )
 
 
 def listed_actions(state: ActionState, kind: ActionKind | None = None) -> Page:
-    filters = ActionFilter(state=state, kind=kind)
+    filters = ActionQuery(state=state, kind=kind)
     return lambda connection, owner, start, first: actions.page(
         connection, owner, filters, start, LIMIT, newest_first=first
     )
@@ -109,7 +109,7 @@ def listed_actions(state: ActionState, kind: ActionKind | None = None) -> Page:
 
 def actions_of_session(state: ActionState) -> Page:
     return lambda connection, owner, start, first: actions.page(
-        connection, BIG, ActionFilter(state=state, session_id=owner), start, LIMIT, newest_first=first
+        connection, BIG, ActionQuery(state=state, session_id=owner), start, LIMIT, newest_first=first
     )
 
 
@@ -133,11 +133,11 @@ LISTS: dict[str, tuple[str, Page]] = {
     "open actions of a session": ("actions", actions_of_session(ActionState.OPEN)),
     "runs": ("runs", plain(runs.page)),
     "tokens": ("session_tokens", plain(session_tokens.page)),
-    "audit": ("audit_events", entries(AuditFilter())),
-    "audit by action": ("audit_events", entries(AuditFilter(action="a"))),
-    "audit by person": ("audit_events", entries(AuditFilter(user_id=UUID(int=3)))),
-    "audit by type": ("audit_events", entries(AuditFilter(object_type=ObjectType.RUN))),
-    "audit by object": ("audit_events", entries(AuditFilter(object_id=UUID(int=3)))),
+    "audit": ("audit_events", entries(AuditQuery())),
+    "audit by action": ("audit_events", entries(AuditQuery(action="a"))),
+    "audit by person": ("audit_events", entries(AuditQuery(user_id=UUID(int=3)))),
+    "audit by type": ("audit_events", entries(AuditQuery(object_type=ObjectType.RUN))),
+    "audit by object": ("audit_events", entries(AuditQuery(object_id=UUID(int=3)))),
 }
 
 

@@ -1,24 +1,31 @@
 """Generated headers, bodies and queries: each is parsed, or refused with a `ServiceError`."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from datetime import date
+from typing import Annotated, Any, TypeVar
 from unittest.mock import Mock
+from uuid import UUID
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import Meta
 
 from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.core.actors import CredentialKind
 from quarterdeck.core.errors import Kind, ServiceError
 from quarterdeck.core.etags import matches, matches_weakly, parse_tags
 from quarterdeck.core.ids import parse_id
+from quarterdeck.core.operation import Query
+from quarterdeck.core.queries import MAX_NUMBER, Number
 from quarterdeck.core.secrets import mint
 from quarterdeck.core.settings import HttpSettings
+from quarterdeck.core.text_types import Moment
 from quarterdeck.http.content_negotiation import accepts_encoding, prefers
 from quarterdeck.http.downloads import byte_span
-from quarterdeck.http.request import MAX_EVENT_ID, MAX_NUMBER, Request
+from quarterdeck.http.parameters import query_reader
+from quarterdeck.http.request import MAX_EVENT_ID, Request
 from quarterdeck.http.request_body import decode_json
 from tests.fuzzing import cases
 
@@ -94,17 +101,39 @@ def test_deeply_nested_bodies_are_refused(deep: bytes) -> None:
             decode_json(deep * 100_000, body)
 
 
-READERS: dict[str, Callable[[Request], object]] = {
-    "page": lambda request: request.page_request(),
-    "log": lambda request: request.log_page_request(),
-    "number": lambda request: request.query_number("limit"),
-    "id": lambda request: request.query_id("after"),
-    "moment": lambda request: request.query_moment("since"),
-    "flag": lambda request: request.query_flag("order"),
-    "text": lambda request: request.query_text("order", most_characters=5),
+class AllTypes(Query, frozen=True):
+    limit: Number | None = None
+    after: UUID | None = None
+    since: Moment | None = None
+    until: date | None = None
+    archived: bool = False
+    order: Annotated[str, Meta(min_length=1, max_length=5)] = "asc"
+
+
+READERS: dict[str, Callable[[Request], Any]] = {
+    "page": lambda request: request.page_request(cursor_must_exist=True),
+    "log": Request.log_page_request,
+    "path": Request.path_page_request,
+    "query": query_reader(AllTypes),
 }
 queries = st.lists(
-    st.sampled_from(["limit=", "after=", "order=", "since=", "&", "5", "asc", "true", "2026-01-01T00:00Z", "%", "%ff"])
+    st.sampled_from(
+        [
+            "limit=",
+            "after=",
+            "order=",
+            "since=",
+            "until=",
+            "archived=",
+            "&",
+            "5",
+            "asc",
+            "true",
+            "2026-01-01T00:00Z",
+            "%",
+            "%ff",
+        ]
+    )
     | st.text(st.characters(max_codepoint=127), max_size=4),
     max_size=8,
 ).map("".join)
@@ -119,10 +148,11 @@ def test_queries(name: str, query: str, last_seen: str | None) -> None:
     scope = {"type": "http", "method": "GET", "headers": headers, "query_string": query.encode()}
     request = Request(scope, _no_body, HttpSettings(), Mock())
     value = READERS[name](request)
-    if name == "log" and request.call_without_body().fault is None:
-        assert 0 <= value.after <= MAX_EVENT_ID  # type: ignore[attr-defined]
-    if name == "number" and isinstance(value, int) and request.call_without_body().fault is None:
-        assert 1 <= value <= MAX_NUMBER
+    if request.fault is None and name == "log":
+        assert 0 <= value.after <= MAX_EVENT_ID
+    if request.fault is None and name == "query":
+        assert value.limit is None or 1 <= value.limit <= MAX_NUMBER
+        assert 1 <= len(value.order) <= 5
 
 
 async def _no_body() -> Any:

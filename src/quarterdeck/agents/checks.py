@@ -10,7 +10,6 @@ from msgspec import UnsetType
 from quarterdeck.agents.configuration import AgentConfiguration, SessionSkill
 from quarterdeck.auth.access import Access, Lookup, Subject
 from quarterdeck.core import errors, text_types
-from quarterdeck.core.actors import Permission
 from quarterdeck.core.call import Body, Call
 from quarterdeck.models.catalog import ModelCatalog
 from quarterdeck.models.model import ModelFailure
@@ -46,7 +45,6 @@ async def check_output_schema(
     checks: SchemaChecks,
     call: Call[Body],
     lookup: Lookup[Subject],
-    permission: Permission,
     schema_of: Callable[[Body], dict[str, Any] | UnsetType | None],
 ) -> None:
     """The part that takes long, so it is done before the transaction of the change, for callers who may make it. Other
@@ -57,7 +55,7 @@ async def check_output_schema(
         return
     if not schema:
         return
-    await access.find(call, lookup, permission)
+    await access.find(call, lookup)
     try:
         fault = await checks.fault(call.owner, schema)
     except TooCostly:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -20,7 +21,7 @@ from quarterdeck.agents.model import (
     CreateAgentBody,
     UsedVersion,
 )
-from quarterdeck.auth.access import Access, Lookup, visible_workspace
+from quarterdeck.auth.access import Access, Lookup, visible_record, visible_workspace
 from quarterdeck.changes.audit.model import ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.connections.servers import service as mcp_servers
@@ -28,16 +29,36 @@ from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
+from quarterdeck.core.operation import Refusal, operation
 from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.queries import ArchivedQuery, VersionsQuery
 from quarterdeck.db.database import Connection
 from quarterdeck.models.catalog import ModelCatalog
 from quarterdeck.models.output_schema import SchemaChecks
 from quarterdeck.skills import service as skills
 
+_NAME_TAKEN = Refusal(
+    "name_taken",
+    errors.conflict(rules.NAME_TAKEN),
+    "Another active agent of the workspace has this name.",
+    "Choose another name, or push a version to that agent.",
+)
 
+
+@operation(
+    summary="Create an agent",
+    description="A named configuration for sessions, in numbered versions. Its name is unique among the active agents "
+    "of the workspace. The first version can be part of the request.",
+    permission=Permission.AGENT_MANAGE,
+    created=True,
+    success="The new agent.",
+    etag=True,
+    idempotent=True,
+    refusals=(_NAME_TAKEN,),
+)
 async def create_agent(
     access: Access, changes: Changes, models: ModelCatalog, schemas: SchemaChecks, call: Call[CreateAgentBody]
-) -> Answer:
+) -> Answer[AgentBody]:
     def read_body() -> CreateAgentBody:
         body = call.read_body()
         if body.version is not None:
@@ -55,43 +76,58 @@ async def create_agent(
             detail["version"] = 1
         return Made.plain(await _shown(connection, workspace_id, agent_id), agent_id, body.name, **detail)
 
-    checked, lookup = msgspec.structs.replace(call, read_body=read_body), visible_workspace(call.workspace_id)
+    checked, lookup = msgspec.structs.replace(call, read_body=read_body), visible_workspace(call)
     await checks.check_output_schema(
         access,
         schemas,
         checked,
         lookup,
-        Permission.AGENT_MANAGE,
         lambda body: None if body.version is None else body.version.output_schema,
     )
-    return await changes.perform(
-        checked,
-        operation="create_agent",
-        lookup=lookup,
-        permission=Permission.AGENT_MANAGE,
-        resource=(),
-        about=ObjectType.AGENT,
-        effect=effect,
-    )
+    return await changes.perform(checked, lookup, ObjectType.AGENT, effect)
 
 
-async def list_agents(access: Access, call: Call[None], request: PageRequest, *, archived: bool) -> AgentPage:
+@operation(
+    summary="List the agents of a workspace",
+    description="One page per call, newest first unless order=asc. Archived agents are listed separately.",
+    permission=Permission.WORKSPACE_READ,
+    success="One page. next_cursor is null on the last.",
+    cursor_must_exist=False,
+)
+async def list_agents(access: Access, call: Call[None], request: PageRequest, query: ArchivedQuery) -> AgentPage:
     async def show(connection: Connection, _: Principal, workspace_id: UUID) -> AgentPage:
         async def fetch(start: UUID, count: int) -> list[AgentBody]:
             first = request.newest_first
-            return await store.page(connection, workspace_id, start, count, archived=archived, newest_first=first)
+            return await store.page(connection, workspace_id, start, count, archived=query.archived, newest_first=first)
 
-        items, next_cursor = await take_page(request, fetch, cursor_must_exist=False)
-        return AgentPage(items, next_cursor)
+        return AgentPage(*await take_page(request, fetch))
 
-    return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+    return await access.read(call, visible_workspace(call), show)
 
 
+@operation(
+    summary="Get an agent",
+    permission=Permission.WORKSPACE_READ,
+    success="The agent.",
+    etag=True,
+)
 async def get_agent(access: Access, call: Call[None], agent_id: UUID) -> AgentBody:
-    return await access.find(call, visible_agent(call.workspace_id, agent_id), Permission.WORKSPACE_READ)
+    return await access.find(call, visible_agent(call, agent_id))
 
 
-async def change_agent(changes: Changes, call: Call[ChangeAgentBody], agent_id: UUID) -> Answer:
+@operation(
+    summary="Change or archive an agent",
+    description="Omitted fields keep their values. Set `default_version` to roll back: sessions that pin no version "
+    "use it from their next run on. An archived agent accepts no versions and no new sessions; its sessions continue. "
+    "Another agent can take its name; then it needs a new one to be restored.",
+    permission=Permission.AGENT_MANAGE,
+    success="The updated agent.",
+    etag=True,
+    conditional=True,
+    idempotent=True,
+    refusals=(_NAME_TAKEN,),
+)
+async def change_agent(changes: Changes, call: Call[ChangeAgentBody], agent_id: UUID) -> Answer[AgentBody]:
     """A request that changes nothing keeps the revision and writes no audit entry."""
 
     async def effect(connection: Connection, principal: Principal, _: AgentBody, body: ChangeAgentBody) -> Made:
@@ -111,17 +147,27 @@ async def change_agent(changes: Changes, call: Call[ChangeAgentBody], agent_id: 
             shown=agent, kept=agent, object_id=agent_id, object_name=new.name, detail=changed, changed=bool(changed)
         )
 
-    return await changes.perform(
-        call,
-        operation="change_agent",
-        lookup=visible_agent(call.workspace_id, agent_id),
-        permission=Permission.AGENT_MANAGE,
-        resource=(agent_id,),
-        about=ObjectType.AGENT,
-        effect=effect,
-    )
+    return await changes.perform(call, visible_agent(call, agent_id), ObjectType.AGENT, effect)
 
 
+@operation(
+    summary="Push a new version of an agent",
+    description="Versions count from 1 without gaps and never change. Unless the agent has a default version, sessions "
+    "that pin no version use the new one from their next run on.",
+    permission=Permission.AGENT_MANAGE,
+    created=True,
+    success="The new version.",
+    idempotent=True,
+    conditional=True,
+    refusals=(
+        Refusal(
+            "archived",
+            errors.conflict(rules.ARCHIVED),
+            "The agent is archived.",
+            "Unarchive it by setting `archived` to false.",
+        ),
+    ),
+)
 async def push_agent_version(
     access: Access,
     changes: Changes,
@@ -129,7 +175,7 @@ async def push_agent_version(
     schemas: SchemaChecks,
     call: Call[AgentConfiguration],
     agent_id: UUID,
-) -> Answer:
+) -> Answer[AgentVersionBody]:
     """Pushes to one agent queue on the lock of its row."""
 
     def read_body() -> AgentConfiguration:
@@ -150,21 +196,17 @@ async def push_agent_version(
         assert made is not None
         return Made.plain(made, version_id, state.name, agent_id=str(agent_id), version=number)
 
-    checked, lookup = msgspec.structs.replace(call, read_body=read_body), visible_agent(call.workspace_id, agent_id)
-    await checks.check_output_schema(
-        access, schemas, checked, lookup, Permission.AGENT_MANAGE, lambda body: body.output_schema
-    )
-    return await changes.perform(
-        checked,
-        operation="push_agent_version",
-        lookup=lookup,
-        permission=Permission.AGENT_MANAGE,
-        resource=(agent_id,),
-        about=ObjectType.AGENT_VERSION,
-        effect=effect,
-    )
+    checked, lookup = msgspec.structs.replace(call, read_body=read_body), visible_agent(call, agent_id)
+    await checks.check_output_schema(access, schemas, checked, lookup, lambda body: body.output_schema)
+    return await changes.perform(checked, lookup, ObjectType.AGENT_VERSION, effect)
 
 
+@operation(
+    summary="List the versions of an agent",
+    description="By number, newest first unless order=asc. Get a version for its content.",
+    permission=Permission.WORKSPACE_READ,
+    success="One page. next_cursor is null on the last.",
+)
 async def list_agent_versions(
     access: Access, call: Call[None], agent_id: UUID, request: PageRequest
 ) -> AgentVersionPage:
@@ -172,20 +214,39 @@ async def list_agent_versions(
         async def fetch(start: UUID, count: int) -> list[AgentVersionItem]:
             return await store.versions(connection, agent_id, start, count, newest_first=request.newest_first)
 
-        items, next_cursor = await take_page(request, fetch)
-        return AgentVersionPage(items, next_cursor)
+        return AgentVersionPage(*await take_page(request, fetch))
 
-    lookup = visible_agent(call.workspace_id, agent_id)
-    return await access.read(call, lookup, Permission.WORKSPACE_READ, show)
+    lookup = visible_agent(call, agent_id)
+    return await access.read(call, lookup, show)
 
 
+@operation(
+    summary="Get a version of an agent",
+    description="Identical to the response of the push.",
+    permission=Permission.WORKSPACE_READ,
+    success="The version.",
+)
 async def get_agent_version(access: Access, call: Call[None], agent_id: UUID, version: int) -> AgentVersionBody:
     (found,) = await _versions(access, call, agent_id, version)
     return found
 
 
-async def diff_agent_versions(access: Access, call: Call[None], agent_id: UUID, base: int, head: int) -> AgentDiffBody:
-    before, after = await _versions(access, call, agent_id, base, head)
+@operation(
+    summary="Compare two versions of an agent",
+    description="The fields that differ between `base` and `head`, with the changed lines of long ones.",
+    permission=Permission.WORKSPACE_READ,
+    success="The differences.",
+    refusals=(
+        Refusal(
+            "no_version",
+            errors.not_found("agent version"),
+            "The agent has no version with one of these numbers.",
+            "List the versions of the agent.",
+        ),
+    ),
+)
+async def diff_agent_versions(access: Access, call: Call[None], agent_id: UUID, query: VersionsQuery) -> AgentDiffBody:
+    before, after = await _versions(access, call, agent_id, query.base, query.head)
     # Instructions may have a megabyte.
     return await asyncio.to_thread(diff.compare, before, after)
 
@@ -219,15 +280,8 @@ async def used_summaries(
     return await store.used(connection, workspace_id, references, summaries=True)
 
 
-def visible_agent(named: UUID | None, agent_id: UUID) -> Lookup[AgentBody]:
-    async def lookup(connection: Connection, principal: Principal) -> AgentBody:
-        if principal.may_see_workspace(named):
-            agent = await store.get(connection, principal.workspace_id, agent_id)
-            if agent is not None:
-                return agent
-        raise errors.not_found("agent")
-
-    return lookup
+def visible_agent(call: Call[Any], agent_id: UUID) -> Lookup[AgentBody]:
+    return visible_record(call, "agent", store.get, agent_id)
 
 
 async def _check_configuration(
@@ -259,7 +313,7 @@ async def _shown(connection: Connection, workspace_id: UUID, agent_id: UUID) -> 
 
 
 async def _versions(access: Access, call: Call[None], agent_id: UUID, *numbers: int) -> list[AgentVersionBody]:
-    visible = visible_agent(call.workspace_id, agent_id)
+    visible = visible_agent(call, agent_id)
 
     async def lookup(connection: Connection, principal: Principal) -> list[AgentVersionBody]:
         await visible(connection, principal)
@@ -269,4 +323,4 @@ async def _versions(access: Access, call: Call[None], agent_id: UUID, *numbers: 
             raise errors.not_found("agent version")
         return seen
 
-    return await access.find(call, lookup, Permission.WORKSPACE_READ)
+    return await access.find(call, lookup)

@@ -12,10 +12,11 @@ from quarterdeck.auth.rate_limiter import RateLimiter, RateLimitHeaders, Request
 from quarterdeck.core import etags
 from quarterdeck.core.call import Answer
 from quarterdeck.core.errors import Kind, ServiceError
+from quarterdeck.core.operation import Operation
 from quarterdeck.core.settings import HttpSettings
 from quarterdeck.http.cors import check_client, is_preflight, preflight_response
 from quarterdeck.http.middleware import EXTRA_HEADERS
-from quarterdeck.http.operation import Operation, Result, bind
+from quarterdeck.http.parameters import Result, bind
 from quarterdeck.http.request import Request
 from quarterdeck.http.responses import error_response, json_response
 
@@ -66,7 +67,7 @@ class Executor:
         return Endpoint({operation.method: self._responder(operation) for operation in operations})
 
     def _responder(self, operation: Operation) -> Respond:
-        handle = bind(operation.handler, self._provided)
+        handle = bind(operation, self._provided)
         query_names = frozenset(operation.query_names)
 
         async def respond(scope: Scope, receive: Receive) -> Response:

@@ -9,8 +9,8 @@ import msgspec
 from quarterdeck.api.openapi_parts import RESPONSE_HEADERS, camel_case, reference
 from quarterdeck.core import errors
 from quarterdeck.core.errors import Kind
+from quarterdeck.core.operation import Operation, Payload, Refusal
 from quarterdeck.core.settings import BundleSettings, FileSettings, HttpSettings
-from quarterdeck.http.operation import Operation, Payload, Refusal
 from quarterdeck.http.responses import JSON, STATUS, ErrorBody, ErrorDetail, headers_of
 
 _UNAUTHORIZED = Refusal(

@@ -28,9 +28,9 @@ from quarterdeck.auth import model as auth
 from quarterdeck.changes.audit import model as audit
 from quarterdeck.connections.credentials import model as credentials
 from quarterdeck.connections.servers import model as mcp_servers
+from quarterdeck.core.operation import Operation, Payload, QueryParameter
 from quarterdeck.events import model as events
 from quarterdeck.files import model as files
-from quarterdeck.http.operation import Operation, Payload, Query
 from quarterdeck.http.request import BYTES, GZIP
 from quarterdeck.http.responses import JSON, ErrorBody, json_response
 from quarterdeck.http.schemas import BINARY, NUMBER, UUID
@@ -219,13 +219,13 @@ def _parameters(operation: Operation) -> list[Json]:
     ]
 
 
-def _query(query: Query) -> Json:
+def _query(query: QueryParameter) -> Json:
     described: Json = {
         "name": query.name,
         "in": "query",
         "required": query.required,
         "description": query.description,
-        "schema": query.schema,
+        "schema": UUID if query.schema.get("format") == "uuid" else query.schema,
     }
     return described if query.example is None else described | {"example": query.example}
 

@@ -15,7 +15,7 @@ from quarterdeck.api_keys.model import (
     NewApiKey,
     RotateApiKeyBody,
 )
-from quarterdeck.auth.access import Access, Hold, Lookup, block_credentials, visible_workspace
+from quarterdeck.auth.access import Access, Hold, block_credentials, visible_record, visible_workspace
 from quarterdeck.changes.audit.model import ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors, secrets
@@ -23,21 +23,36 @@ from quarterdeck.core.actors import CredentialKind, Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.errors import Kind, ServiceError
 from quarterdeck.core.ids import new_id
+from quarterdeck.core.operation import Refusal, operation
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.settings import KeySettings
 from quarterdeck.db.database import Connection
 
+_EXCEEDS_CALLER = Refusal(
+    "exceeds_caller",
+    errors.exceeds_caller("A key cannot grant permissions that it does not have: skill.manage."),
+    "The new key would have a permission that the calling key lacks, or a longer lifetime.",
+    "Request fewer permissions or an earlier expiration, or use another key.",
+)
 
+
+@operation(
+    summary="List the API keys of a workspace",
+    description="One page per call, newest first unless order=asc. Includes revoked keys.",
+    permission=Permission.WORKSPACE_READ,
+    success="One page. next_cursor is null on the last page.",
+    workspace_required=True,
+    hides_forbidden=True,
+)
 async def list_api_keys(access: Access, call: Call[None], request: PageRequest) -> ApiKeyPage:
     async def show(connection: Connection, _: Principal, workspace_id: UUID) -> ApiKeyPage:
         async def fetch(start: UUID, count: int) -> list[ApiKeyBody]:
             return await store.page(connection, workspace_id, start, count, newest_first=request.newest_first)
 
-        items, next_cursor = await take_page(request, fetch)
-        return ApiKeyPage(items, next_cursor)
+        return ApiKeyPage(*await take_page(request, fetch))
 
     try:
-        return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+        return await access.read(call, visible_workspace(call), show)
     except ServiceError as fault:
         # The interface has no 403 here: without the permission the workspace is reported as not found.
         if fault.kind is Kind.FORBIDDEN:
@@ -45,11 +60,28 @@ async def list_api_keys(access: Access, call: Call[None], request: PageRequest) 
         raise
 
 
+@operation(
+    summary="Get an API key",
+    permission=Permission.WORKSPACE_READ,
+    success="The key, without its secret.",
+)
 async def get_api_key(access: Access, call: Call[None], api_key_id: UUID) -> ApiKeyBody:
-    return await access.find(call, _visible_api_key(call.workspace_id, api_key_id), Permission.WORKSPACE_READ)
+    return await access.find(call, visible_record(call, "API key", store.get, api_key_id))
 
 
-async def create_api_key(changes: Changes, key_settings: KeySettings, call: Call[CreateApiKeyBody]) -> Answer:
+@operation(
+    summary="Create an API key",
+    description="The new key can have only permissions of the calling key, and no longer lifetime. If the workspace "
+    "has a maximum lifetime, `expires_at` is required and must be within it.",
+    permission=Permission.KEY_MANAGE,
+    created=True,
+    success="The new key, with its secret, which is shown only once.",
+    idempotent=True,
+    refusals=(_EXCEEDS_CALLER,),
+)
+async def create_api_key(
+    changes: Changes, key_settings: KeySettings, call: Call[CreateApiKeyBody]
+) -> Answer[CreatedApiKeyBody]:
     async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateApiKeyBody) -> Made:
         rules.check_expiry(body.expires_at, datetime.now(UTC))
         await check_maximum(connection, workspace_id, body.expires_at)
@@ -60,20 +92,30 @@ async def create_api_key(changes: Changes, key_settings: KeySettings, call: Call
             shown=created, kept=kept, object_id=created.id, object_name=created.label, detail=audit_detail(created)
         )
 
-    return await changes.perform(
-        call,
-        operation="create_api_key",
-        lookup=visible_workspace(call.workspace_id),
-        permission=Permission.KEY_MANAGE,
-        resource=(),
-        about=ObjectType.API_KEY,
-        effect=effect,
-    )
+    return await changes.perform(call, visible_workspace(call), ObjectType.API_KEY, effect)
 
 
+@operation(
+    summary="Rotate an API key",
+    description="Creates a new key with the same label, permissions and expiration. The old key works until the "
+    "overlap ends; its session tokens keep their own expiration. Both keys share their Idempotency-Keys.",
+    permission=Permission.KEY_MANAGE,
+    created=True,
+    success="The new key, with its secret, which is shown only once.",
+    idempotent=True,
+    refusals=(
+        _EXCEEDS_CALLER,
+        Refusal(
+            "not_rotatable",
+            errors.conflict("This key was already rotated. Rotate its replacement."),
+            "The key was already rotated, is revoked or has expired.",
+            "Rotate its replacement or create a new key.",
+        ),
+    ),
+)
 async def rotate_api_key(
     changes: Changes, key_settings: KeySettings, call: Call[RotateApiKeyBody], api_key_id: UUID
-) -> Answer:
+) -> Answer[CreatedApiKeyBody]:
     """Create a new key of the same lineage. Receipts belong to the lineage, so the new key finds those of the old
     key."""
 
@@ -98,14 +140,7 @@ async def rotate_api_key(
         return Made(shown=created, kept=kept, object_id=old.id, object_name=old.label, detail=detail)
 
     return await changes.perform(
-        call,
-        operation="rotate_api_key",
-        lookup=_visible_api_key(call.workspace_id, api_key_id),
-        permission=Permission.KEY_MANAGE,
-        resource=(api_key_id,),
-        about=ObjectType.API_KEY,
-        effect=effect,
-        hold=Hold.EXCLUSIVE,
+        call, visible_record(call, "API key", store.get, api_key_id), ObjectType.API_KEY, effect, hold=Hold.EXCLUSIVE
     )
 
 
@@ -143,7 +178,15 @@ async def issue_api_key(
     return CreatedApiKeyBody(**msgspec.structs.asdict(stored), secret=secret.text)
 
 
-async def revoke_api_key(changes: Changes, call: Call[None], api_key_id: UUID) -> Answer:
+@operation(
+    summary="Revoke an API key",
+    description="Takes effect immediately, also for session tokens that the key created. Revoking again changes "
+    "nothing.",
+    permission=Permission.KEY_MANAGE,
+    success="The revoked key.",
+    idempotent=True,
+)
+async def revoke_api_key(changes: Changes, call: Call[None], api_key_id: UUID) -> Answer[ApiKeyBody]:
     """Takes effect at once. Idempotent."""
 
     async def effect(connection: Connection, principal: Principal, key: ApiKeyBody, _: None) -> Made:
@@ -161,14 +204,7 @@ async def revoke_api_key(changes: Changes, call: Call[None], api_key_id: UUID) -
         )
 
     return await changes.perform(
-        call,
-        operation="revoke_api_key",
-        lookup=_visible_api_key(call.workspace_id, api_key_id),
-        permission=Permission.KEY_MANAGE,
-        resource=(api_key_id,),
-        about=ObjectType.API_KEY,
-        effect=effect,
-        hold=Hold.EXCLUSIVE,
+        call, visible_record(call, "API key", store.get, api_key_id), ObjectType.API_KEY, effect, hold=Hold.EXCLUSIVE
     )
 
 
@@ -188,14 +224,3 @@ async def keys_of(connection: Connection, workspace_id: UUID, user_id: UUID) -> 
 
 def audit_detail(key: ApiKeyBody) -> dict[str, Any]:
     return {"label": key.label, "prefix": key.prefix, "permissions": key.permissions}
-
-
-def _visible_api_key(workspace_id: UUID | None, api_key_id: UUID) -> Lookup[ApiKeyBody]:
-    async def lookup(connection: Connection, principal: Principal) -> ApiKeyBody:
-        if principal.may_see_workspace(workspace_id):
-            key = await store.get(connection, principal.workspace_id, api_key_id)
-            if key is not None:
-                return key
-        raise errors.not_found("API key")
-
-    return lookup

@@ -2,18 +2,19 @@
 
 from collections.abc import Awaitable, Callable, Collection
 from enum import Enum
-from typing import TypeVar, cast
+from typing import Concatenate, ParamSpec, TypeVar, cast
 from uuid import UUID
 
 from quarterdeck.auth import store
 from quarterdeck.auth.last_used import LastUsed
 from quarterdeck.core import errors
-from quarterdeck.core.actors import Credential, Permission, Principal, without_emails
+from quarterdeck.core.actors import Credential, Principal, without_emails
 from quarterdeck.core.call import Body, Call
 from quarterdeck.db.database import Connection, Database
 
 Subject = TypeVar("Subject")
 Shown = TypeVar("Shown")
+Ids = ParamSpec("Ids")
 # Finds the object an operation is about, or raises not_found if the caller cannot see it.
 Lookup = Callable[[Connection, Principal], Awaitable[Subject]]
 
@@ -35,7 +36,6 @@ class Access:
         connection: Connection,
         call: Call[Body],
         lookup: Lookup[Subject],
-        permission: Permission | None,
         *,
         hold: Hold | None = None,
     ) -> tuple[Principal, Subject]:
@@ -53,29 +53,29 @@ class Access:
         if call.fault is not None:
             raise call.fault
         subject = await lookup(connection, principal)
-        if permission is not None and not principal.may(permission):
-            raise errors.forbidden(permission)
+        for permission in call.operation.permissions:
+            if not principal.may(permission):
+                raise errors.not_found("workspace") if call.operation.hides_forbidden else errors.forbidden(permission)
         return principal, subject
 
     async def read(
         self,
         call: Call[Body],
         lookup: Lookup[Subject],
-        permission: Permission | None,
         show: Callable[[Connection, Principal, Subject], Awaitable[Shown]],
     ) -> Shown:
         async def work(connection: Connection) -> Shown:
-            principal, subject = await self.admit(connection, call, lookup, permission)
+            principal, subject = await self.admit(connection, call, lookup)
             shown = await show(connection, principal, subject)
             return shown if principal.may_see_emails else cast(Shown, without_emails(shown))
 
         return await self._database.read(work, owner=call.owner)
 
-    async def find(self, call: Call[Body], lookup: Lookup[Subject], permission: Permission | None) -> Subject:
+    async def find(self, call: Call[Body], lookup: Lookup[Subject]) -> Subject:
         """Admit the caller and return the object, without reading anything else."""
 
         async def work(connection: Connection) -> Subject:
-            principal, subject = await self.admit(connection, call, lookup, permission)
+            principal, subject = await self.admit(connection, call, lookup)
             return subject if principal.may_see_emails else cast(Subject, without_emails(subject))
 
         return await self._database.read(work, owner=call.owner)
@@ -91,13 +91,32 @@ async def find_principals(connection: Connection, credentials: Collection[Creden
     return await store.find_principals(connection, credentials)
 
 
-def visible_workspace(requested_id: UUID | None) -> Lookup[UUID]:
+def visible_workspace(call: Call[Body]) -> Lookup[UUID]:
     """The workspace that the caller names, or its own."""
 
     async def lookup(_: Connection, principal: Principal) -> UUID:
-        if not principal.may_see_workspace(requested_id):
+        if not principal.may_see_workspace(call.workspace_id):
             raise errors.not_found("workspace")
         return principal.workspace_id
+
+    return lookup
+
+
+def visible_record(
+    call: Call[Body],
+    noun: str,
+    get: Callable[Concatenate[Connection, UUID, Ids], Awaitable[Subject | None]],
+    *ids: Ids.args,
+    **named: Ids.kwargs,
+) -> Lookup[Subject]:
+    """The record of the caller's workspace that `get` finds by its id."""
+
+    async def lookup(connection: Connection, principal: Principal) -> Subject:
+        if principal.may_see_workspace(call.workspace_id):
+            found = await get(connection, principal.workspace_id, *ids, **named)
+            if found is not None:
+                return found
+        raise errors.not_found(noun)
 
     return lookup
 
@@ -115,10 +134,12 @@ def is_session_visible(
     return workspace_id == principal.workspace_id and requested_id in (None, workspace_id)
 
 
-def visible_session(requested_id: UUID | None, session_id: UUID, *, own_token: bool) -> Lookup[UUID]:
+def visible_session(call: Call[Body], session_id: UUID) -> Lookup[UUID]:
+    own_token = call.operation.session_token
+
     async def lookup(connection: Connection, principal: Principal) -> UUID:
         workspace_id = await store.workspace_of(connection, session_id)
-        if is_session_visible(principal, session_id, workspace_id, requested_id, own_token=own_token):
+        if is_session_visible(principal, session_id, workspace_id, call.workspace_id, own_token=own_token):
             return session_id
         raise errors.not_found("session")
 

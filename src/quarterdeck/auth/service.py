@@ -6,9 +6,18 @@ from quarterdeck.auth.model import CallerBody
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Caller, Principal
 from quarterdeck.core.call import Call
+from quarterdeck.core.operation import operation
 from quarterdeck.db.database import Connection
 
 
+@operation(
+    summary="Get the caller",
+    description="The credential of the request: its permissions, workspace, expiration and creator. Available to "
+    "every key and session token.",
+    permission=None,
+    success="The credential, without its secret.",
+    session_token=True,
+)
 async def whoami(access: Access, call: Call[None]) -> CallerBody:
     """Open to every valid credential. Needs no permission."""
 
@@ -22,7 +31,7 @@ async def whoami(access: Access, call: Call[None]) -> CallerBody:
             raise errors.unauthorized()
         return caller
 
-    return await access.read(call, lookup, None, show)
+    return await access.read(call, lookup, show)
 
 
 async def caller_of(connection: Connection, principal: Principal) -> Caller:

@@ -16,7 +16,7 @@ from quarterdeck.changes.audit.model import Change, ObjectType
 from quarterdeck.changes.audit.service import record_change
 from quarterdeck.changes.store import Claim
 from quarterdeck.core import errors
-from quarterdeck.core.actors import Permission, Principal, without_emails
+from quarterdeck.core.actors import Principal, without_emails
 from quarterdeck.core.call import Answer, Call, fingerprint
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.db.walks import Step, walk
@@ -54,36 +54,30 @@ class Changes:
     async def perform(
         self,
         call: Call[Body],
-        *,
-        operation: str,
         lookup: Lookup[Subject],
-        permission: Permission,
-        resource: tuple[UUID, ...],
         about: ObjectType,
         effect: Effect[Subject, Body],
+        *,
         hold: Hold = Hold.SHARED,
-        reads: bool = False,
         lock: Callable[[Connection], Awaitable[None]] | None = None,
         compared: Callable[[Body], Body] | None = None,
-    ) -> Answer:
-        """`reads` is for responses that show what was stored before the change: they need `workspace.read` too. `lock`
-        is for receipts that others write under a lock of their own: it is taken before the receipt is looked up.
-        `compared` is for bodies with secrets: the receipt has a hash of what it returns."""
+    ) -> Answer[Any]:
+        """`lock` is for receipts that others write under a lock of their own: it is taken before the receipt is looked
+        up. `compared` is for bodies with secrets: the receipt has a hash of what it returns."""
         # Response and receipt of our first attempt, if `work` runs a second time.
         first_attempt: tuple[bytes, bytes] | None = None
+        name = call.operation.name
 
-        async def work(connection: Connection) -> Answer:
+        async def work(connection: Connection) -> Answer[Any]:
             nonlocal first_attempt
-            principal, subject = await self._access.admit(connection, call, lookup, permission, hold=hold)
-            if reads and not principal.may(Permission.WORKSPACE_READ):
-                raise errors.forbidden(Permission.WORKSPACE_READ)
+            principal, subject = await self._access.admit(connection, call, lookup, hold=hold)
             body = call.read_body()
             if lock is not None:
                 await lock(connection)
             claim = None
             if call.idempotency_key is not None:
                 seen = body if compared is None else compared(body)
-                claim = Claim(principal.scope_id, operation, call.idempotency_key, fingerprint(resource, seen))
+                claim = Claim(principal.scope_id, name, call.idempotency_key, fingerprint(call.resource, seen))
                 await store.lock(connection, claim)
                 receipt = await store.find(connection, claim)
                 if receipt is not None:
@@ -95,7 +89,7 @@ class Changes:
                     return Answer(receipt.body, replayed=True)
             made = await effect(connection, principal, subject, body)
             if made.changed:
-                change = Change(operation, about, made.object_id, made.detail, made.object_name)
+                change = Change(name, about, made.object_id, made.detail, made.object_name)
                 await record_change(connection, principal, call.origin, change)
             first_attempt = _encoded(made.shown, principal), _encoded(made.kept, principal)
             if claim is not None:

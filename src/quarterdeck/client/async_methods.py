@@ -218,7 +218,7 @@ class AsyncMethods(AsyncConnection):
         *,
         archived: bool | None = None,
         search: str | None = None,
-        in_: Literal["titles", "conversations"] | None = None,
+        in_: Literal["conversations", "titles"] | None = None,
         limit: int | None = None,
         after: Id | None = None,
         order: Literal["asc", "desc"] | None = None,
@@ -241,7 +241,7 @@ class AsyncMethods(AsyncConnection):
         *,
         archived: bool | None = None,
         search: str | None = None,
-        in_: Literal["titles", "conversations"] | None = None,
+        in_: Literal["conversations", "titles"] | None = None,
         order: Literal["asc", "desc"] | None = None,
         page_size: int | None = None,
         workspace_id: Id | None = None,
@@ -637,8 +637,8 @@ class AsyncMethods(AsyncConnection):
     async def list_actions(
         self,
         *,
-        state: Literal["open", "resolved", "expired", "cancelled"] | None = None,
-        kind: Literal["approval", "tool_result", "unknown_outcome", "budget"] | None = None,
+        state: Literal["cancelled", "expired", "open", "resolved"] | None = None,
+        kind: Literal["approval", "budget", "tool_result", "unknown_outcome"] | None = None,
         session_id: Id | None = None,
         limit: int | None = None,
         after: Id | None = None,
@@ -662,8 +662,8 @@ class AsyncMethods(AsyncConnection):
     def iter_actions(
         self,
         *,
-        state: Literal["open", "resolved", "expired", "cancelled"] | None = None,
-        kind: Literal["approval", "tool_result", "unknown_outcome", "budget"] | None = None,
+        state: Literal["cancelled", "expired", "open", "resolved"] | None = None,
+        kind: Literal["approval", "budget", "tool_result", "unknown_outcome"] | None = None,
         session_id: Id | None = None,
         order: Literal["asc", "desc"] | None = None,
         page_size: int | None = None,
@@ -1531,9 +1531,9 @@ class AsyncMethods(AsyncConnection):
     async def get_usage(
         self,
         *,
-        group_by: Literal["day", "session", "model", "api_key"] | None = None,
         from_: str | None = None,
         to: str | None = None,
+        group_by: Literal["api_key", "day", "model", "session"] | None = None,
         workspace_id: Id | None = None,
     ) -> UsageBody:
         """Get the usage of the workspace.
@@ -1542,7 +1542,7 @@ class AsyncMethods(AsyncConnection):
         sessions are included.
         """
         return await self._call(
-            GET_USAGE, UsageBody, {}, {"group_by": group_by, "from": from_, "to": to}, workspace_id=workspace_id
+            GET_USAGE, UsageBody, {}, {"from": from_, "to": to, "group_by": group_by}, workspace_id=workspace_id
         )
 
     async def list_audit_events(
@@ -1891,7 +1891,7 @@ class AsyncMethods(AsyncConnection):
         self,
         webhook_id: Id,
         *,
-        state: Literal["pending", "delivered", "failed"] | None = None,
+        state: Literal["delivered", "failed", "pending"] | None = None,
         limit: int | None = None,
         after: Id | None = None,
         order: Literal["asc", "desc"] | None = None,
@@ -1913,7 +1913,7 @@ class AsyncMethods(AsyncConnection):
         self,
         webhook_id: Id,
         *,
-        state: Literal["pending", "delivered", "failed"] | None = None,
+        state: Literal["delivered", "failed", "pending"] | None = None,
         order: Literal["asc", "desc"] | None = None,
         page_size: int | None = None,
         workspace_id: Id | None = None,

@@ -15,8 +15,10 @@ from msgspec import Struct
 from quarterdeck.core import errors, etags
 from quarterdeck.core.actors import Credential, Origin, Principal
 from quarterdeck.core.errors import ServiceError
+from quarterdeck.core.operation import Operation
 
 Body = TypeVar("Body")
+Record = TypeVar("Record")
 
 
 class RateLimit(Protocol):
@@ -38,6 +40,9 @@ class RateLimit(Protocol):
 
 
 class Call(Struct, Generic[Body], frozen=True):
+    operation: Operation
+    # The ids in the path.
+    resource: tuple[UUID, ...]
     credential: Credential
     workspace_id: UUID | None
     idempotency_key: str | None
@@ -62,8 +67,9 @@ class Call(Struct, Generic[Body], frozen=True):
             raise errors.precondition_failed()
 
 
-class Answer(Struct, frozen=True):
-    """The encoded record. Its status belongs to the operation, so a receipt need not hold it."""
+class Answer(Struct, Generic[Record], frozen=True):
+    """The encoded record, or nothing for `Answer[None]`. Its status belongs to the operation, so a receipt need not
+    hold it."""
 
     body: bytes
     replayed: bool = False

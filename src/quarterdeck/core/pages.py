@@ -11,12 +11,17 @@ from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
+# The longest path of a file in a session. Paths have at most as many bytes, so none is longer.
+MAX_PATH_BYTES = 1024
 
 
 class PageRequest(Struct, frozen=True):
     limit: int = DEFAULT_LIMIT
     after: UUID | None = None
     newest_first: bool = True
+    # False for lists whose items can be deleted or filtered out: the item of a cursor may be missing then, and the page
+    # continues from its position.
+    cursor_must_exist: bool = True
 
 
 class LogPageRequest(Struct, frozen=True):
@@ -25,8 +30,6 @@ class LogPageRequest(Struct, frozen=True):
 
     limit: int = DEFAULT_LIMIT
     after: int = 0
-    # Entries before the last this many are left out.
-    last: int | None = None
 
 
 class PathPageRequest(Struct, frozen=True):
@@ -50,17 +53,16 @@ Item = TypeVar("Item", bound=Identified)
 
 
 async def take_page(
-    request: PageRequest, fetch: Callable[[UUID, int], Awaitable[list[Item]]], *, cursor_must_exist: bool = True
+    request: PageRequest, fetch: Callable[[UUID, int], Awaitable[list[Item]]]
 ) -> tuple[list[Item], UUID | None]:
     """The items of the page and the next cursor. `fetch(start, count)` returns `count` items from `start` on,
-    inclusive. `cursor_must_exist` is False for lists whose items can be deleted or filtered out: the item of a cursor
-    may be missing then, and the page continues from its position."""
+    inclusive."""
     if request.after is None:
         items = await fetch(HIGHEST_ID if request.newest_first else LOWEST_ID, request.limit + 1)
     else:
         items = await fetch(request.after, request.limit + 2)
         found = bool(items) and items[0].id == request.after
-        if cursor_must_exist and not found:
+        if request.cursor_must_exist and not found:
             raise errors.invalid("after is not a valid cursor of this list.")
         items = items[1:] if found else items
     if len(items) <= request.limit:

@@ -2,20 +2,24 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import Annotated
+from uuid import UUID
 
 import msgspec
+from msgspec import Meta
 
 from quarterdeck.auth.access import Access
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission
-from quarterdeck.core.pages import MAX_LIMIT
+from quarterdeck.core.call import Call
+from quarterdeck.core.operation import Query, Refusal, operation
+from quarterdeck.core.pages import MAX_LIMIT, LogPageRequest
 from quarterdeck.core.settings import StreamSettings
 from quarterdeck.events import service
 from quarterdeck.events.hub import EventHub
 from quarterdeck.events.model import DeltaBody, EventBody, EventPage, RetryBody
 from quarterdeck.events.page_loader import PageLoader
 from quarterdeck.events.stream_slots import StreamPlaces
-from quarterdeck.http.operation import Query, Refusal, operation
 from quarterdeck.http.request import Request
 from quarterdeck.http.sse import EVENT_STREAM, EventStream
 
@@ -24,21 +28,19 @@ _RETRY = b"retry: 1000\n\n"
 _HEARTBEAT = b": still here\n\n"
 
 
+class LastQuery(Query, frozen=True):
+    last: Annotated[
+        Annotated[int, Meta(ge=1, le=MAX_LIMIT)] | None,
+        Meta(description="Leaves out all events before the last this many. Pages only."),
+    ] = None
+
+
 @operation(
     summary="Read the log of a session",
     description="Inputs, answers, tool calls and run states, oldest first. One page per call. With `Accept: "
     "text/event-stream`, streams all events after `after` and then new ones as they occur.",
     permission=Permission.WORKSPACE_READ,
-    success_type=EventPage,
     success="One page. next_cursor is null at the current end; continue later with the ID of the last event.",
-    log=True,
-    queries=(
-        Query(
-            "last",
-            {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT},
-            "Leaves out all events before the last this many. Pages only.",
-        ),
-    ),
     session_token=True,
     refusals=(
         Refusal(
@@ -50,13 +52,19 @@ _HEARTBEAT = b": still here\n\n"
     ),
 )
 async def list_session_events(
-    request: Request, access: Access, settings: StreamSettings, hub: EventHub, pages: PageLoader, places: StreamPlaces
+    request: Request,
+    access: Access,
+    settings: StreamSettings,
+    hub: EventHub,
+    pages: PageLoader,
+    places: StreamPlaces,
+    call: Call[None],
+    session_id: UUID,
+    page: LogPageRequest,
+    query: LastQuery,
 ) -> EventPage | EventStream:
-    session_id = request.path_id("session_id")
-    page = request.log_page_request()
-    call = request.call_without_body()
     if not request.prefers(EVENT_STREAM):
-        return await service.list_session_events(access, call, session_id, page)
+        return await service.list_session_events(access, call, session_id, page, query.last)
     stream = await service.follow_session_events(access, settings, hub, pages, places, call, session_id, page.after)
     return EventStream(_encoded(stream), stream.closed, settings.send_seconds, stream.opened)
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from quarterdeck.auth.access import Access, visible_session
-from quarterdeck.core.actors import Permission, Principal
+from quarterdeck.core.actors import Principal
 from quarterdeck.core.call import Call
 from quarterdeck.core.pages import LogPageRequest
 from quarterdeck.core.settings import StreamSettings
@@ -25,17 +25,22 @@ _PAGE_BYTES = 4 * 1024 * 1024
 
 
 async def list_session_events(
-    access: Access, call: Call[None], session_id: UUID, request: LogPageRequest, page_bytes: int = _PAGE_BYTES
+    access: Access,
+    call: Call[None],
+    session_id: UUID,
+    request: LogPageRequest,
+    last: int | None = None,
+    page_bytes: int = _PAGE_BYTES,
 ) -> EventPage:
     async def show(connection: Connection, _: Principal, __: UUID) -> EventPage:
         after = request.after
-        if request.last is not None:
-            after = max(after, await store.id_before_last(connection, session_id, request.last))
+        if last is not None:
+            after = max(after, await store.id_before_last(connection, session_id, last))
         events, more = await store.page(connection, session_id, after, request.limit, page_bytes)
         return EventPage(events, events[-1].id if more else None)
 
-    lookup = visible_session(call.workspace_id, session_id, own_token=True)
-    return await access.read(call, lookup, Permission.WORKSPACE_READ, show)
+    lookup = visible_session(call, session_id)
+    return await access.read(call, lookup, show)
 
 
 class Stream(Struct, frozen=True):
@@ -61,9 +66,9 @@ async def follow_session_events(
     async def workspace_of_caller(_: Connection, principal: Principal, __: UUID) -> UUID:
         return principal.workspace_id
 
-    lookup = visible_session(call.workspace_id, session_id, own_token=True)
+    lookup = visible_session(call, session_id)
     with places.opening(call.credential):
-        workspace_id = await access.read(call, lookup, Permission.WORKSPACE_READ, workspace_of_caller)
+        workspace_id = await access.read(call, lookup, workspace_of_caller)
     subscription = Subscription(session_id, call.credential, call.workspace_id, after, settings.queue_deltas)
 
     @contextmanager

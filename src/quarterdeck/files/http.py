@@ -1,7 +1,10 @@
 """HTTP handlers of uploaded files."""
 
 from functools import partial
+from typing import Annotated
+from uuid import UUID
 
+from msgspec import Meta
 from starlette.responses import Response
 
 from quarterdeck.auth.access import Access
@@ -9,15 +12,31 @@ from quarterdeck.blobs import service as blobs
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.changes.perform import Changes
 from quarterdeck.core.actors import Permission
-from quarterdeck.core.call import Answer
+from quarterdeck.core.call import Answer, Call
+from quarterdeck.core.operation import Payload, Query, operation
 from quarterdeck.core.settings import FileSettings
 from quarterdeck.db.database import Database
 from quarterdeck.files import rules, service
 from quarterdeck.files.model import FileBody
 from quarterdeck.files.uploads import FileUploads
 from quarterdeck.http.downloads import Content, Downloads, safe_name
-from quarterdeck.http.operation import Payload, Query, operation
 from quarterdeck.http.request import BYTES, Request
+
+
+class NameQuery(Query, frozen=True):
+    name: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=rules.MAX_NAME_LENGTH,
+            pattern=rules.NAME_PATTERN,
+            description="Name of the file, without folders.",
+            examples=["report.pdf"],
+        ),
+    ]
+
+    def fault(self) -> str | None:
+        return rules.name_fault(self.name)
 
 
 @operation(
@@ -26,25 +45,10 @@ from quarterdeck.http.request import BYTES, Request
     "from the content; Content-Type and the ending of the name only tell kinds of text apart. Inputs can have the file "
     "as an attachment.",
     permission=Permission.SESSION_MANAGE,
-    payload=Payload.FILE,
-    success_status=201,
-    success_type=FileBody,
+    upload=Payload.FILE,
+    created=True,
     success="The new file.",
     idempotent=True,
-    queries=(
-        Query(
-            "name",
-            {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": rules.MAX_NAME_LENGTH,
-                "pattern": rules.NAME_PATTERN,
-            },
-            "Name of the file, without folders.",
-            required=True,
-            example="report.pdf",
-        ),
-    ),
 )
 async def upload_file(
     request: Request,
@@ -54,23 +58,11 @@ async def upload_file(
     settings: FileSettings,
     uploads: FileUploads,
     blob_store: BlobStore,
-) -> Answer:
-    name = request.query_checked("name", rules.name_fault)
-    media_type = request.media_type()
-    call, body = request.call_without_body(), request.body_stream(settings.request_bytes)
-    return await service.upload_file(access, changes, database, uploads, blob_store, call, name, media_type, body)
-
-
-@operation(
-    summary="Get a file",
-    description="Without its content.",
-    permission=Permission.WORKSPACE_READ,
-    success_type=FileBody,
-    success="The file.",
-)
-async def get_file(request: Request, access: Access) -> FileBody:
-    file_id = request.path_id("file_id")
-    return (await service.get_file(access, request.call_without_body(), file_id)).body
+    call: Call[None],
+    query: NameQuery,
+) -> Answer[FileBody]:
+    media_type, body = request.media_type(), request.body_stream(settings.request_bytes)
+    return await service.upload_file(access, changes, database, uploads, blob_store, call, query.name, media_type, body)
 
 
 @operation(
@@ -80,9 +72,10 @@ async def get_file(request: Request, access: Access) -> FileBody:
     download=BYTES,
     success="The content.",
 )
-async def download_file(request: Request, access: Access, blob_store: BlobStore, downloads: Downloads) -> Response:
-    file_id = request.path_id("file_id")
-    file = await service.get_file(access, request.call_without_body(), file_id)
+async def download_file(
+    request: Request, access: Access, blob_store: BlobStore, downloads: Downloads, call: Call[None], file_id: UUID
+) -> Response:
+    file = await service.find_file(access, call, file_id)
     content = Content(
         # For every file: a browser must never render one as a page of this server.
         media_type=BYTES,
@@ -93,16 +86,3 @@ async def download_file(request: Request, access: Access, blob_store: BlobStore,
         pieces=partial(blobs.pieces, blob_store, file.blob),
     )
     return downloads.respond(request, content)
-
-
-@operation(
-    summary="Delete a file",
-    description="Permanently. Sessions to which the file was attached keep its content. Repeating the request is 404.",
-    permission=Permission.SESSION_MANAGE,
-    success_status=204,
-    success_type=None,
-    success="The file is deleted.",
-)
-async def delete_file(request: Request, changes: Changes) -> Answer:
-    file_id = request.path_id("file_id")
-    return await service.delete_file(changes, request.call_without_body(), file_id)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from quarterdeck.auth.access import Access, Lookup, visible_workspace
+from quarterdeck.auth.access import Access, visible_record, visible_workspace
 from quarterdeck.blobs import service as blobs
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.service import NewBlob
@@ -17,10 +17,11 @@ from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import LOWEST_ID, new_id
+from quarterdeck.core.operation import operation
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.db.walks import Step, walk
 from quarterdeck.files import rules, store
-from quarterdeck.files.model import StoredFile, Upload
+from quarterdeck.files.model import FileBody, StoredFile, Upload
 from quarterdeck.files.uploads import FileUploads
 
 _DELETE_BATCH = 1000
@@ -36,13 +37,13 @@ async def upload_file(
     name: str,
     declared_type: str,
     body: AsyncIterator[bytes],
-) -> Answer:
+) -> Answer[FileBody]:
     """Checks the caller before reading a byte, and again with the write: the body may take a minute.
 
     The content is stored before its row. A crash between the two leaves a blob without a reference, which the sweep
     removes."""
-    lookup = visible_workspace(call.workspace_id)
-    workspace_id = await access.find(call, lookup, Permission.SESSION_MANAGE)
+    lookup = visible_workspace(call)
+    workspace_id = await access.find(call, lookup)
     async with uploads.receive(workspace_id, body) as received:
         media_type = await asyncio.to_thread(
             rules.media_type, received.content, name, declared_type, is_text=received.is_text
@@ -59,21 +60,31 @@ async def upload_file(
         return Made.plain(stored.body, file_id, upload.name, media_type=upload.media_type, bytes=upload.bytes)
 
     return await changes.perform(
-        cast("Call[Upload]", replace(call, read_body=lambda: upload)),
-        operation="upload_file",
-        lookup=lookup,
-        permission=Permission.SESSION_MANAGE,
-        resource=(),
-        about=ObjectType.FILE,
-        effect=effect,
+        cast("Call[Upload]", replace(call, read_body=lambda: upload)), lookup, ObjectType.FILE, effect
     )
 
 
-async def get_file(access: Access, call: Call[None], file_id: UUID) -> StoredFile:
-    return await access.find(call, _visible_file(call.workspace_id, file_id), Permission.WORKSPACE_READ)
+@operation(
+    summary="Get a file",
+    description="Without its content.",
+    permission=Permission.WORKSPACE_READ,
+    success="The file.",
+)
+async def get_file(access: Access, call: Call[None], file_id: UUID) -> FileBody:
+    return (await find_file(access, call, file_id)).body
 
 
-async def delete_file(changes: Changes, call: Call[None], file_id: UUID) -> Answer:
+async def find_file(access: Access, call: Call[None], file_id: UUID) -> StoredFile:
+    return await access.find(call, visible_record(call, "file", store.get, file_id))
+
+
+@operation(
+    summary="Delete a file",
+    description="Permanently. Sessions to which the file was attached keep its content. Repeating the request is 404.",
+    permission=Permission.SESSION_MANAGE,
+    success="The file is deleted.",
+)
+async def delete_file(changes: Changes, call: Call[None], file_id: UUID) -> Answer[None]:
     """Sessions that have the content keep it."""
 
     async def effect(connection: Connection, principal: Principal, file: StoredFile, __: None) -> Made:
@@ -82,15 +93,7 @@ async def delete_file(changes: Changes, call: Call[None], file_id: UUID) -> Answ
         detail = {"name": file.body.name, "bytes": file.body.bytes}
         return Made(shown=None, kept=None, object_id=file_id, object_name=file.body.name, detail=detail)
 
-    return await changes.perform(
-        call,
-        operation="delete_file",
-        lookup=_visible_file(call.workspace_id, file_id),
-        permission=Permission.SESSION_MANAGE,
-        resource=(file_id,),
-        about=ObjectType.FILE,
-        effect=effect,
-    )
+    return await changes.perform(call, visible_record(call, "file", store.get, file_id), ObjectType.FILE, effect)
 
 
 async def sweep_files(database: Database, days: int | None, shortest_days: int) -> int:
@@ -101,14 +104,3 @@ async def sweep_files(database: Database, days: int | None, shortest_days: int) 
         return await store.delete_old(connection, after, days, shortest_days, _DELETE_BATCH)
 
     return await walk(database, delete, LOWEST_ID, _DELETE_BATCH)
-
-
-def _visible_file(named: UUID | None, file_id: UUID) -> Lookup[StoredFile]:
-    async def lookup(connection: Connection, principal: Principal) -> StoredFile:
-        if principal.may_see_workspace(named):
-            file = await store.get(connection, principal.workspace_id, file_id)
-            if file is not None:
-                return file
-        raise errors.not_found("file")
-
-    return lookup

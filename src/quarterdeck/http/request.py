@@ -3,14 +3,11 @@ checks decides later whether the caller gets to see it (`core/call.py`)."""
 
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
-from datetime import UTC, date, datetime, time, timedelta
-from enum import StrEnum
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import parse_qsl
 from uuid import UUID
 
-import msgspec
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope
 
@@ -20,10 +17,18 @@ from quarterdeck.core.call import Call, RateLimit
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.etags import matches_weakly, parse_tags
 from quarterdeck.core.ids import LOWEST_ID, parse_id
-from quarterdeck.core.pages import DEFAULT_LIMIT, MAX_LIMIT, LogPageRequest, PageRequest, PathPageRequest
+from quarterdeck.core.operation import Operation, Payload
+from quarterdeck.core.pages import (
+    DEFAULT_LIMIT,
+    MAX_LIMIT,
+    MAX_PATH_BYTES,
+    LogPageRequest,
+    PageRequest,
+    PathPageRequest,
+)
+from quarterdeck.core.queries import MAX_NUMBER
 from quarterdeck.core.setting_types import Networks
 from quarterdeck.core.settings import HttpSettings
-from quarterdeck.core.text_types import Moment
 from quarterdeck.http.content_negotiation import prefers
 from quarterdeck.http.request_body import RequestBody, decode_json
 from quarterdeck.http.responses import JSON
@@ -80,16 +85,15 @@ def _trusted(address: Address, proxies: Networks) -> bool:
 
 
 T = TypeVar("T")
-Choice = TypeVar("Choice", bound=StrEnum)
 
 GZIP = "application/gzip"
 BYTES = "application/octet-stream"
 # Key in the scope under which the middleware stores the id of the request.
 REQUEST_ID_STATE = "quarterdeck.request_id"
 _BEARER = re.compile(r"bearer +(\S+)", re.IGNORECASE | re.ASCII)
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 # int() also accepts signs, underscores, blanks and the digits of other scripts.
-_DIGITS = re.compile(r"[0-9]{1,19}", re.ASCII)
+DIGITS = re.compile(r"[0-9]{1,19}", re.ASCII)
 _JSON_TYPE = re.compile(r"""application/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?""", re.IGNORECASE | re.ASCII)
 _MEDIA_TYPE = re.compile(r"\s*([a-z0-9!#$&^_.+-]{1,127}/[a-z0-9!#$&^_.+-]{1,127})\s*(;.*)?", re.IGNORECASE | re.ASCII)
 _FORM = "multipart/form-data"
@@ -97,7 +101,6 @@ _MAX_KEY_CHARACTERS = 255
 _MAX_QUERY_FIELDS = 100
 _MAX_SHOWN_CHARACTERS = 100
 MAX_EVENT_ID = 2**63 - 1
-MAX_NUMBER = 2**31 - 1
 
 
 class Request:
@@ -107,14 +110,14 @@ class Request:
         self._receive = receive
         self._settings = settings
         self._rate_limit = rate_limit
-        self._fault: ServiceError | None = None
+        self.fault: ServiceError | None = None
         self._query: dict[str, str] | None = None
         self.credential = self._read_credential()
 
     def path_id(self, name: str) -> UUID:
         found = parse_id(self._scope["path_params"][name])
         if found is None:
-            self._remember(f"{name} is not a UUID.")
+            self.remember(f"{name} is not a UUID.")
         return found or LOWEST_ID
 
     def path_number(self, name: str) -> int:
@@ -129,103 +132,39 @@ class Request:
             if name not in known:
                 there_are = f"Known: {', '.join(sorted(known))}." if known else "This operation has none."
                 shown = "".join(filter(str.isprintable, name))[:_MAX_SHOWN_CHARACTERS]
-                self._remember(f'Unknown query parameter "{shown}". {there_are}')
+                self.remember(f'Unknown query parameter "{shown}". {there_are}')
 
-    def query_number(self, name: str, *, required: bool = False, least: int = 1, most: int = MAX_NUMBER) -> int | None:
-        given = self._query_value(name)
-        if given is None:
-            if required:
-                self._remember(f"{name} is required.")
-            return None
-        return self._number(name, given, least, most)
-
-    def query_id(self, name: str) -> UUID | None:
-        given = self._query_value(name)
-        found = None if given is None else parse_id(given)
-        if given is not None and found is None:
-            self._remember(f"{name} is not a UUID.")
-        return found
-
-    def query_moment(self, name: str) -> datetime | None:
-        given = self._query_value(name)
-        try:
-            return None if given is None else msgspec.convert(given, Moment)
-        except msgspec.ValidationError:
-            self._remember(f"{name} must be a time with an offset, such as 2026-03-02T09:30:00Z.")
-            return None
-
-    def query_days(self, default_days: int, most_days: int) -> tuple[date, date]:
-        """Whole days in UTC, from `from` until before `to`. By default the last ones, today included.
-        A longer period is shortened."""
-        start, end = self._query_day("from"), self._query_day("to", round_up=True)
-        end = end or datetime.now(UTC).date() + timedelta(days=1)
-        if start is not None and start > end:
-            self._remember("from must not be after to, which is tomorrow by default.")
-        start = start or max(end, date.min + timedelta(days=default_days)) - timedelta(days=default_days)
-        if (end - start).days > most_days:
-            start = end - timedelta(days=most_days)
-        return min(start, end), end
-
-    def query_choice(self, name: str, options: type[Choice]) -> Choice | None:
-        given = self._query_value(name)
-        try:
-            return None if given is None else options(given)
-        except ValueError:
-            self._remember(f"{name} must be one of {', '.join(options)}.")
-            return None
-
-    def query_flag(self, name: str) -> bool:
-        given = self._query_value(name)
-        if given not in (None, "true", "false"):
-            self._remember(f"{name} must be true or false.")
-        return given == "true"
-
-    def query_text(self, name: str, *, required: bool = False, most_characters: int | None = None) -> str | None:
-        given = self._query_value(name)
-        if given is None and required:
-            self._remember(f"{name} is required.")
-        if given is not None and "\0" in given:
-            self._remember(f"{name} must not contain U+0000.")
-        if given is not None and most_characters is not None and len(given) > most_characters:
-            self._remember(f"{name} must have at most {most_characters} characters.")
-        return given
-
-    def query_checked(self, name: str, find_fault: Callable[[str], str | None]) -> str:
-        """A required text. `find_fault` says what is wrong with it."""
-        given = self._query_value(name)
-        fault = f"{name} is required." if given is None else find_fault(given)
-        if fault is not None:
-            self._remember(fault)
-        return given or ""
-
-    def page_request(self) -> PageRequest:
-        limit = self._query_value("limit")
-        after = self._query_value("after")
-        order = self._query_value("order")
+    def page_request(self, *, cursor_must_exist: bool) -> PageRequest:
+        limit = self.query_value("limit")
+        after = self.query_value("after")
+        order = self.query_value("order")
         number = DEFAULT_LIMIT if limit is None else self._limit(limit)
         cursor = None if after is None else parse_id(after)
         if after is not None and cursor is None:
-            self._remember("after is not a UUID.")
+            self.remember("after is not a UUID.")
         if order not in (None, "asc", "desc"):
-            self._remember("order must be asc or desc.")
-        return PageRequest(number, cursor, order != "asc")
+            self.remember("order must be asc or desc.")
+        return PageRequest(number, cursor, order != "asc", cursor_must_exist)
 
-    def path_page_request(self, most_characters: int) -> PathPageRequest:
-        limit = self._query_value("limit")
-        after = self.query_text("after", most_characters=most_characters)
-        return PathPageRequest(DEFAULT_LIMIT if limit is None else self._limit(limit), after or "")
+    def path_page_request(self) -> PathPageRequest:
+        limit = self.query_value("limit")
+        after = self.query_value("after") or ""
+        if "\0" in after:
+            self.remember("after must not contain U+0000.")
+        if len(after) > MAX_PATH_BYTES:
+            self.remember(f"after must have at most {MAX_PATH_BYTES} characters.")
+        return PathPageRequest(DEFAULT_LIMIT if limit is None else self._limit(limit), after)
 
     def log_page_request(self) -> LogPageRequest:
         """`Last-Event-ID` wins over `after`: a browser that reconnects sends the header with the original URL."""
-        limit = self._query_value("limit")
-        after = self._query_value("after")
+        limit = self.query_value("limit")
+        after = self.query_value("after")
         number = DEFAULT_LIMIT if limit is None else self._limit(limit)
         start = 0 if after is None else self._event_id("after", [after])
         last_seen = self._headers("last-event-id")
         if last_seen:
             start = self._event_id("Last-Event-ID", last_seen)
-        last = self._query_value("last")
-        return LogPageRequest(number, start, None if last is None else self._number("last", last, most=MAX_LIMIT))
+        return LogPageRequest(number, start)
 
     def prefers(self, media_type: str, default: str = JSON) -> bool:
         """Whether the caller prefers this media type to the default."""
@@ -244,34 +183,39 @@ class Request:
             return None
         return given[0]
 
-    async def call(self, body_type: type[T]) -> Call[T]:
-        """The request with its JSON body."""
-        self._check_type(lambda given: _JSON_TYPE.fullmatch(given) is not None, "application/json")
-        head = self._head(workspace_required=False)
-        limit_bytes = self._settings.json_body_bytes
-        try:
-            value = decode_json(await self._body(limit_bytes).read(), body_type)
-        except ServiceError as body_fault:
-            return Call(**head, read_body=_raiser(body_fault))
-        return Call(**head, read_body=lambda: value)
+    async def call(self, operation: Operation, resource: tuple[UUID, ...]) -> Call[Any]:
+        """The request with its JSON body. A body of another type is read by `body_stream`."""
+        match operation.payload:
+            case Payload.NONE:
+                pass
+            case Payload.FILE:
+                self.media_type()
+            case Payload.GZIP:
+                self._check_type(lambda given: given.strip().lower() == GZIP, GZIP)
+            case _:
+                self._check_type(lambda given: _JSON_TYPE.fullmatch(given) is not None, "application/json")
+        head = self._head(operation.workspace_required)
+        read_body = (lambda: None) if isinstance(operation.payload, Payload) else await self._json(operation.payload)
+        return Call(operation=operation, resource=resource, read_body=read_body, **head)
 
-    def call_without_body(self, *, workspace_required: bool = False, gzip: bool = False) -> Call[None]:
-        """The request without its body, which is not expected or is read by `body_stream`."""
-        if gzip:
-            self._check_type(lambda given: given.strip().lower() == GZIP, GZIP)
-        return Call(**self._head(workspace_required), read_body=lambda: None)
+    async def _json(self, body_type: type[T]) -> Callable[[], T]:
+        try:
+            value = decode_json(await self._body(self._settings.json_body_bytes).read(), body_type)
+        except ServiceError as body_fault:
+            return _raiser(body_fault)
+        return lambda: value
 
     def media_type(self) -> str:
         """Of a body of any type: in lower case, without parameters."""
         given = self._headers("content-type")
         match = _MEDIA_TYPE.fullmatch(given[0]) if len(given) == 1 else None
         if match is None:
-            self._remember(f"Content-Type must be a media type, such as {BYTES}.")
+            self.remember(f"Content-Type must be a media type, such as {BYTES}.")
         if self._headers("content-encoding"):
-            self._remember("Content-Encoding is not supported.")
+            self.remember("Content-Encoding is not supported.")
         media_type = BYTES if match is None else match[1].lower()
         if media_type == _FORM:
-            self._remember("The body must be the file itself, not a form.")
+            self.remember("The body must be the file itself, not a form.")
         return media_type
 
     def body_stream(self, limit_bytes: int) -> AsyncIterator[bytes]:
@@ -287,7 +231,7 @@ class Request:
             "if_match": if_match,
             "origin": self._origin(),
             # Last: the values above may record the first error.
-            "fault": self._fault,
+            "fault": self.fault,
         }
 
     def _origin(self) -> Origin:
@@ -300,12 +244,12 @@ class Request:
             return None
         tags = parse_tags(",".join(given))
         if tags is None:
-            self._remember('If-Match must be * or ETags in quotes, such as "7".')
+            self.remember('If-Match must be * or ETags in quotes, such as "7".')
         return tags
 
     def _body(self, limit_bytes: int) -> RequestBody:
         given = self._given.get("content-length", "")
-        length = int(given) if _DIGITS.fullmatch(given) else None
+        length = int(given) if DIGITS.fullmatch(given) else None
         return RequestBody(self._receive, length, limit_bytes, self._settings)
 
     def _read_credential(self) -> Credential:
@@ -319,19 +263,19 @@ class Request:
     def _check_type(self, accepts: Callable[[str], bool], wanted: str) -> None:
         given = self._headers("content-type")
         if len(given) != 1 or not accepts(given[0]):
-            self._remember(f"Content-Type must be {wanted}.")
+            self.remember(f"Content-Type must be {wanted}.")
         if self._headers("content-encoding"):
-            self._remember("Content-Encoding is not supported.")
+            self.remember("Content-Encoding is not supported.")
 
     def _workspace_id(self, required: bool) -> UUID | None:
         given = self._headers("service-workspace")
         if not given:
             if required:
-                self._remember("The header Service-Workspace is required.")
+                self.remember("The header Service-Workspace is required.")
             return None
         found = parse_id(given[0]) if len(given) == 1 else None
         if found is None:
-            self._remember("Service-Workspace must be one UUID.")
+            self.remember("Service-Workspace must be one UUID.")
         return found
 
     def _idempotency_key(self) -> str | None:
@@ -342,38 +286,25 @@ class Request:
         if not given:
             return None
         if len(given) > 1 or not 1 <= len(given[0]) <= _MAX_KEY_CHARACTERS or not given[0].isprintable():
-            self._remember("Idempotency-Key must be one header of 1 to 255 printable characters.")
+            self.remember("Idempotency-Key must be one header of 1 to 255 printable characters.")
         return given[0]
 
     def _number(self, name: str, text: str, least: int = 1, most: int = MAX_NUMBER) -> int:
-        number = int(text) if _DIGITS.fullmatch(text) else 0
+        number = int(text) if DIGITS.fullmatch(text) else 0
         if not least <= number <= most:
-            self._remember(f"{name} must be a number from {least} to {most}.")
+            self.remember(f"{name} must be a number from {least} to {most}.")
         return number
 
     def _limit(self, text: str) -> int:
         return self._number("limit", text, most=MAX_LIMIT)
 
     def _event_id(self, name: str, given: list[str]) -> int:
-        number = int(given[0]) if len(given) == 1 and _DIGITS.fullmatch(given[0]) else MAX_EVENT_ID + 1
+        number = int(given[0]) if len(given) == 1 and DIGITS.fullmatch(given[0]) else MAX_EVENT_ID + 1
         if number > MAX_EVENT_ID:
-            self._remember(f"{name} must be an event ID or 0.")
+            self.remember(f"{name} must be an event ID or 0.")
         return number
 
-    def _query_day(self, name: str, *, round_up: bool = False) -> date | None:
-        """The day of a time, or with `round_up` the first day that does not begin before it."""
-        given = self._query_value(name)
-        try:
-            if given is None or _DATE.fullmatch(given):
-                return None if given is None else date.fromisoformat(given)
-            moment = msgspec.convert(given, Moment).astimezone(UTC)
-            is_midnight = moment.time() == time.min
-            return moment.date() + timedelta(days=1 if round_up and not is_midnight else 0)
-        except (msgspec.ValidationError, ValueError, OverflowError):
-            self._remember(f"{name} must be a date such as 2026-03-02, or a time with an offset.")
-            return None
-
-    def _query_value(self, name: str) -> str | None:
+    def query_value(self, name: str) -> str | None:
         if self._query is None:
             self._query = self._read_query()
         return self._query.get(name)
@@ -388,20 +319,20 @@ class Request:
                 max_num_fields=_MAX_QUERY_FIELDS,
             )
         except ValueError:
-            self._remember("The query is malformed.")
+            self.remember("The query is malformed.")
             return found
         for name, value in pairs:
             if name in found:
-                self._remember("A query parameter is given twice.")
+                self.remember("A query parameter is given twice.")
             found[name] = value
         return found
 
     def _headers(self, name: str) -> list[str]:
         return [_decoded(value) for value in self._given.getlist(name)]
 
-    def _remember(self, reason: str) -> None:
-        if self._fault is None:
-            self._fault = errors.invalid(reason)
+    def remember(self, reason: str) -> None:
+        if self.fault is None:
+            self.fault = errors.invalid(reason)
 
 
 def _decoded(value: str) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from quarterdeck.http.request import MAX_NUMBER
+from quarterdeck.core.queries import MAX_NUMBER
 
 Json = dict[str, Any]
 

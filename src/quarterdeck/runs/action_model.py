@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from quarterdeck.core.actors import Caller
 from quarterdeck.core.example_ids import ACTION, API_KEY, EVENING, RUN, SESSION, USER
+from quarterdeck.core.operation import Query
 from quarterdeck.core.text_types import Moment, Text
 
 
@@ -126,10 +127,10 @@ class ActionPage(Struct, frozen=True):
     next_cursor: UUID | None
 
 
-class ActionFilter(Struct, frozen=True):
-    state: ActionState | None = None
-    kind: ActionKind | None = None
-    session_id: UUID | None = None
+class ActionQuery(Query, frozen=True):
+    state: Annotated[ActionState | None, Meta(description="Only actions in this state.")] = None
+    kind: Annotated[ActionKind | None, Meta(description="Only actions of this kind.")] = None
+    session_id: Annotated[UUID | None, Meta(description="Only actions of this session.")] = None
 
 
 class ActionId(Struct, frozen=True):

@@ -1,5 +1,6 @@
 """Operations on actions: list, read and answer what runs wait for."""
 
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -12,15 +13,16 @@ from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
+from quarterdeck.core.operation import Refusal, operation
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.db.database import Connection
 from quarterdeck.events.log import lock_session
 from quarterdeck.runs import action_records, action_rules, action_store
 from quarterdeck.runs.action_model import (
     ActionBody,
-    ActionFilter,
     ActionId,
     ActionPage,
+    ActionQuery,
     ActionState,
     Decision,
     ResolveActionBody,
@@ -29,13 +31,23 @@ from quarterdeck.runs.action_model import (
 # A page that reaches this size holds fewer actions than were asked for.
 _PAGE_BYTES = 4 * 1024 * 1024
 
+_TOKENS = "A session token needs `may_resolve` and sees the actions of its session; other tokens get 404."
 
+
+@operation(
+    summary="List actions",
+    description="What the runs of the workspace wait for, and what they have waited for. One page per call, newest "
+    f"first unless order=asc. A page may hold fewer actions than `limit`. {_TOKENS}",
+    permission=Permission.WORKSPACE_READ,
+    success="One page. next_cursor is null on the last page.",
+    cursor_must_exist=False,
+    session_token=True,
+)
 async def list_actions(
     access: Access,
     call: Call[None],
-    filters: ActionFilter,
+    filters: ActionQuery,
     request: PageRequest,
-    page_bytes: int = _PAGE_BYTES,
 ) -> ActionPage:
     async def lookup(_: Connection, principal: Principal) -> UUID:
         if call.workspace_id not in (None, principal.workspace_id):
@@ -56,20 +68,62 @@ async def list_actions(
             return await action_store.page(connection, workspace_id, wanted, start, count, newest_first=newest_first)
 
         # The action of the cursor may have been deleted with its session, or may not match the filter any more.
-        ids, next_cursor = await take_page(request, fetch, cursor_must_exist=False)
-        items = await action_store.read(connection, workspace_id, ids, page_bytes)
+        ids, next_cursor = await take_page(request, fetch)
+        items = await action_store.read(connection, workspace_id, ids, _PAGE_BYTES)
         if items and items[-1].id != ids[-1].id:
             next_cursor = items[-1].id
         return ActionPage(items, next_cursor)
 
-    return await access.read(call, lookup, Permission.WORKSPACE_READ, show)
+    return await access.read(call, lookup, show)
 
 
+@operation(
+    summary="Get an action",
+    description=_TOKENS,
+    permission=Permission.WORKSPACE_READ,
+    success="The action.",
+    session_token=True,
+)
 async def get_action(access: Access, call: Call[None], action_id: UUID) -> ActionBody:
-    return await access.find(call, _visible_action(call.workspace_id, action_id), Permission.WORKSPACE_READ)
+    return await access.find(call, _visible_action(call, action_id))
 
 
-async def resolve_action(changes: Changes, call: Call[ResolveActionBody], action_id: UUID) -> Answer:
+@operation(
+    summary="Resolve an action",
+    description="Answers an open action. The run continues when none of its actions is open. The first answer counts; "
+    f"the same answer again changes nothing. {_TOKENS}",
+    permission=Permission.SESSION_MANAGE,
+    success="The resolved action.",
+    idempotent=True,
+    session_token=True,
+    refusals=(
+        Refusal(
+            "may_not_raise",
+            action_rules.may_not_raise(),
+            "A session token raises a limit, or a key without `key.manage` raises the daily limit of the workspace.",
+            "Use a key, for the daily limit one with `key.manage`, or answer `stop`.",
+        ),
+        Refusal(
+            "answered_differently",
+            errors.answered_differently("Ada Byron with an API key “deploys”"),
+            "Another answer came first.",
+            "Read the action: it has the answer, and who gave it.",
+        ),
+        Refusal(
+            "action_expired",
+            errors.action_expired(),
+            "Nobody answered before `expires_at`. It counts as denied.",
+            "Send a new input if the call shall be made after all.",
+        ),
+        Refusal(
+            "action_cancelled",
+            errors.action_cancelled(),
+            "The run was cancelled.",
+            "Nothing: no run waits for the answer.",
+        ),
+    ),
+)
+async def resolve_action(changes: Changes, call: Call[ResolveActionBody], action_id: UUID) -> Answer[ActionBody]:
     """The first answer counts. The run continues when none of its actions is open."""
 
     async def effect(connection: Connection, principal: Principal, found: ActionBody, body: ResolveActionBody) -> Made:
@@ -102,12 +156,9 @@ async def resolve_action(changes: Changes, call: Call[ResolveActionBody], action
 
     return await changes.perform(
         msgspec.structs.replace(call, read_body=read_body),
-        operation="resolve_action",
-        lookup=_visible_action(call.workspace_id, action_id),
-        permission=Permission.SESSION_MANAGE,
-        resource=(action_id,),
-        about=ObjectType.ACTION,
-        effect=effect,
+        _visible_action(call, action_id),
+        ObjectType.ACTION,
+        effect,
     )
 
 
@@ -117,12 +168,12 @@ async def _raise_limit(connection: Connection, action: ActionBody, body: Resolve
         raise action_rules.too_low(action, used)
 
 
-def _visible_action(requested_id: UUID | None, action_id: UUID) -> Lookup[ActionBody]:
+def _visible_action(call: Call[Any], action_id: UUID) -> Lookup[ActionBody]:
     async def lookup(connection: Connection, principal: Principal) -> ActionBody:
         action = await action_store.get(connection, principal.workspace_id, action_id)
         if (
             action is None
-            or requested_id not in (None, principal.workspace_id)
+            or call.workspace_id not in (None, principal.workspace_id)
             or not action_rules.may_see_actions(principal)
             or principal.session_id not in (None, action.session_id)
         ):

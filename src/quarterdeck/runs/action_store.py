@@ -13,9 +13,9 @@ from quarterdeck.core.pages import bounds
 from quarterdeck.db.database import Connection
 from quarterdeck.runs.action_model import (
     ActionBody,
-    ActionFilter,
     ActionId,
     ActionKind,
+    ActionQuery,
     ActionState,
     CallAction,
     NewAction,
@@ -171,7 +171,7 @@ async def get(connection: Connection, workspace_id: UUID, action_id: UUID) -> Ac
 
 
 async def page(
-    connection: Connection, workspace_id: UUID, filters: ActionFilter, start: UUID, count: int, *, newest_first: bool
+    connection: Connection, workspace_id: UUID, filters: ActionQuery, start: UUID, count: int, *, newest_first: bool
 ) -> list[ActionId]:
     """`count` ids from `start` on, inclusive."""
     owner_id: UUID

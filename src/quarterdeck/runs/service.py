@@ -13,6 +13,7 @@ from quarterdeck.core import errors, tracing
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call, fingerprint
 from quarterdeck.core.errors import ServiceError
+from quarterdeck.core.operation import Refusal, operation
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.settings import SubmitSettings
 from quarterdeck.db.database import Connection
@@ -44,6 +45,47 @@ _REFUSALS = {
 }
 
 
+@operation(
+    summary="Submit a user turn to a session",
+    description="Starts a run, or steers the active run if there is one, unless `delivery` says otherwise. The "
+    "response says which.",
+    permission=Permission.SESSION_MANAGE,
+    success="The input is stored. It queued a new run or steered the active one.",
+    idempotent=True,
+    session_token=True,
+    refusals=(
+        Refusal(
+            "archived",
+            errors.archived_session(),
+            "The session is archived.",
+            "Unarchive the session or use another one.",
+        ),
+        Refusal(
+            "contended",
+            errors.contended(),
+            "The active run changed twice during the request. Nothing was stored.",
+            "Retry immediately. Only this conflict has Retry-After.",
+        ),
+        Refusal(
+            "run_full",
+            errors.run_full(),
+            "The active run has too many waiting inputs. Nothing was stored.",
+            "Retry after the seconds in Retry-After, or cancel the run.",
+        ),
+        Refusal(
+            "too_many_pending",
+            errors.too_many_pending(),
+            "The session has as many pending runs as the server's settings allow. Nothing was stored.",
+            "Send it again after the seconds in Retry-After, or cancel a pending run.",
+        ),
+        Refusal(
+            "workspace_full",
+            errors.workspace_full(),
+            "The attachments exceed the size or the number of files of the session's workspace. Nothing was stored.",
+            "Delete files of the workspace, attach fewer, or use another session.",
+        ),
+    ),
+)
 async def submit_input(
     access: Access,
     inputs: InputBatcher,
@@ -53,7 +95,7 @@ async def submit_input(
     attachments: AttachmentRules,
     call: Call[InputEvent],
     session_id: UUID,
-) -> Answer:
+) -> Answer[SubmitKindBody]:
     if call.fault is not None or call.rate_limit.workspace_id is None or not call.rate_limit.is_allowed:
         # An invalid or limited request must not enter the batcher. This raises the error that has precedence. An
         # unknown caller is checked first, because the batcher limits the inputs of each workspace.
@@ -92,8 +134,8 @@ async def submit_input(
 
 
 async def _admit(access: Access, call: Call[InputEvent], session_id: UUID) -> None:
-    lookup = visible_session(call.workspace_id, session_id, own_token=True)
-    await access.find(call, lookup, Permission.SESSION_MANAGE)
+    lookup = visible_session(call, session_id)
+    await access.find(call, lookup)
 
 
 async def _deliver(
@@ -102,7 +144,7 @@ async def _deliver(
     call: Call[InputEvent],
     session_id: UUID,
     requested: AttachmentRequest | None,
-) -> Answer:
+) -> Answer[SubmitKindBody]:
     """An input that does not steer. It shares its Idempotency-Keys with those that do: the session's lock, under which
     both look for the receipt, keeps them apart."""
 
@@ -130,16 +172,7 @@ async def _deliver(
         if await store.is_archived(connection, session_id) is None:
             raise errors.not_found("session")
 
-    return await changes.perform(
-        call,
-        operation="submit_input",
-        lookup=visible_session(call.workspace_id, session_id, own_token=True),
-        permission=Permission.SESSION_MANAGE,
-        resource=(session_id,),
-        about=ObjectType.RUN,
-        effect=effect,
-        lock=lock,
-    )
+    return await changes.perform(call, visible_session(call, session_id), ObjectType.RUN, effect, lock=lock)
 
 
 async def _check_open(connection: Connection, session_id: UUID) -> None:
@@ -147,23 +180,43 @@ async def _check_open(connection: Connection, session_id: UUID) -> None:
         raise errors.archived_session()
 
 
+@operation(
+    summary="Get a run",
+    permission=Permission.WORKSPACE_READ,
+    success="The run.",
+    session_token=True,
+)
 async def get_run(access: Access, call: Call[None], run_id: UUID) -> RunBody:
-    return await access.find(call, _visible_run(call.workspace_id, run_id), Permission.WORKSPACE_READ)
+    return await access.find(call, _visible_run(call, run_id))
 
 
+@operation(
+    summary="List the runs of a session",
+    description="One page per call, newest first unless order=asc.",
+    permission=Permission.WORKSPACE_READ,
+    success="One page. next_cursor is null on the last page.",
+    session_token=True,
+)
 async def list_session_runs(access: Access, call: Call[None], session_id: UUID, request: PageRequest) -> RunPage:
     async def show(connection: Connection, _: Principal, __: UUID) -> RunPage:
         async def fetch(start: UUID, count: int) -> list[RunBody]:
             return await store.page(connection, session_id, start, count, newest_first=request.newest_first)
 
-        items, next_cursor = await take_page(request, fetch)
-        return RunPage(items, next_cursor)
+        return RunPage(*await take_page(request, fetch))
 
-    lookup = visible_session(call.workspace_id, session_id, own_token=True)
-    return await access.read(call, lookup, Permission.WORKSPACE_READ, show)
+    lookup = visible_session(call, session_id)
+    return await access.read(call, lookup, show)
 
 
-async def cancel_run(changes: Changes, call: Call[None], run_id: UUID) -> Answer:
+@operation(
+    summary="Cancel a run",
+    description="Ends the run immediately. Cancelling an ended run changes nothing.",
+    permission=Permission.SESSION_MANAGE,
+    success="The run, and the inputs that it had not consumed.",
+    idempotent=True,
+    session_token=True,
+)
+async def cancel_run(changes: Changes, call: Call[None], run_id: UUID) -> Answer[CancelledRunBody]:
     """Takes effect at once. Cancelling an ended run changes nothing and is no error."""
 
     async def effect(connection: Connection, principal: Principal, run: RunBody, _: None) -> Made:
@@ -178,19 +231,33 @@ async def cancel_run(changes: Changes, call: Call[None], run_id: UUID) -> Answer
         detail = {"session_id": str(run.session_id)}
         return Made(shown=body, kept=body, object_id=run_id, detail=detail, changed=changed)
 
-    return await changes.perform(
-        call,
-        operation="cancel_run",
-        lookup=_visible_run(call.workspace_id, run_id),
-        permission=Permission.SESSION_MANAGE,
-        resource=(run_id,),
-        about=ObjectType.RUN,
-        effect=effect,
-    )
+    return await changes.perform(call, _visible_run(call, run_id), ObjectType.RUN, effect)
 
 
-async def discard_input(changes: Changes, call: Call[None], session_id: UUID, input_id: UUID) -> Answer:
-    lookup = visible_session(call.workspace_id, session_id, own_token=True)
+@operation(
+    summary="Withdraw or drop an input",
+    description="Withdraws an input that no run has consumed; a run that is left without any input is cancelled. Drops "
+    "an input whose run failed: the model no longer sees it. The log keeps the input and says that it was discarded.",
+    permission=Permission.SESSION_MANAGE,
+    success="The input is discarded.",
+    session_token=True,
+    refusals=(
+        Refusal(
+            "input_discarded",
+            errors.input_discarded(),
+            "The input was withdrawn, dropped, or discarded when its run was cancelled.",
+            "Nothing: no run will consume it.",
+        ),
+        Refusal(
+            "input_in_use",
+            errors.input_in_use(),
+            "A run has consumed the input, and the run is active, has succeeded or was cancelled.",
+            "Cancel the run, or fork the session before the input.",
+        ),
+    ),
+)
+async def discard_input(changes: Changes, call: Call[None], session_id: UUID, input_id: UUID) -> Answer[None]:
+    lookup = visible_session(call, session_id)
 
     async def effect(connection: Connection, principal: Principal, _: UUID, __: None) -> Made:
         await lock_session(connection, session_id)
@@ -200,18 +267,54 @@ async def discard_input(changes: Changes, call: Call[None], session_id: UUID, in
         detail = {"input_id": str(input_id), "reason": reason}
         return Made(shown=None, kept=None, object_id=session_id, detail=detail)
 
-    return await changes.perform(
-        call,
-        operation="discard_input",
-        lookup=lookup,
-        permission=Permission.SESSION_MANAGE,
-        resource=(session_id, input_id),
-        about=ObjectType.SESSION,
-        effect=effect,
-    )
+    return await changes.perform(call, lookup, ObjectType.SESSION, effect)
 
 
-async def retry_run(changes: Changes, settings: SubmitSettings, call: Call[None], run_id: UUID) -> Answer:
+@operation(
+    summary="Retry a run",
+    description="Starts a run with the inputs of a failed or cancelled run: those that it consumed and those that its "
+    "cancellation discarded. They are stored as new inputs, and their events name the run in `retried_from` "
+    "and the first input in `copy_of`. The model sees each input once, and the stored answers and results of the "
+    "retried run.",
+    permission=Permission.SESSION_MANAGE,
+    created=True,
+    success="The new run.",
+    idempotent=True,
+    session_token=True,
+    refusals=(
+        Refusal(
+            "not_retryable",
+            errors.not_retryable(),
+            "The run has succeeded, or it has not ended.",
+            "Send a new input instead.",
+        ),
+        Refusal(
+            "another_run_active",
+            errors.another_run_active(),
+            "The session has an active run.",
+            "Wait for its end, or cancel it.",
+        ),
+        Refusal(
+            "nothing_to_retry",
+            errors.nothing_to_retry(),
+            "All inputs of the run were withdrawn or dropped.",
+            "Send a new input instead.",
+        ),
+        Refusal(
+            "too_much_to_retry",
+            errors.too_much_to_retry(),
+            "The run consumed more inputs, by number or by size, than may wait in one run.",
+            "Send the inputs again one by one.",
+        ),
+        Refusal(
+            "archived",
+            errors.archived_session(),
+            "The session is archived.",
+            "Bring the session back, or talk in another.",
+        ),
+    ),
+)
+async def retry_run(changes: Changes, settings: SubmitSettings, call: Call[None], run_id: UUID) -> Answer[RunBody]:
     async def effect(connection: Connection, principal: Principal, run: RunBody, _: None) -> Made:
         await lock_session(connection, run.session_id)
         await _check_open(connection, run.session_id)
@@ -226,18 +329,10 @@ async def retry_run(changes: Changes, settings: SubmitSettings, call: Call[None]
         assert started is not None
         return Made.plain(started, new_run_id, session_id=str(run.session_id), retried_from=str(run_id))
 
-    return await changes.perform(
-        call,
-        operation="retry_run",
-        lookup=_visible_run(call.workspace_id, run_id),
-        permission=Permission.SESSION_MANAGE,
-        resource=(run_id,),
-        about=ObjectType.RUN,
-        effect=effect,
-    )
+    return await changes.perform(call, _visible_run(call, run_id), ObjectType.RUN, effect)
 
 
-def _visible_run(requested_id: UUID | None, run_id: UUID) -> Lookup[RunBody]:
+def _visible_run(call: Call[None], run_id: UUID) -> Lookup[RunBody]:
     """A run is visible to callers that can see its session."""
 
     async def lookup(connection: Connection, principal: Principal) -> RunBody:
@@ -245,7 +340,7 @@ def _visible_run(requested_id: UUID | None, run_id: UUID) -> Lookup[RunBody]:
         if run is None:
             raise errors.not_found("run")
         try:
-            await visible_session(requested_id, run.session_id, own_token=True)(connection, principal)
+            await visible_session(call, run.session_id)(connection, principal)
         except ServiceError:
             raise errors.not_found("run") from None
         return run

@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 from itertools import accumulate
 
+from quarterdeck.core.pages import MAX_PATH_BYTES
 from quarterdeck.sandbox.manifest import FileChanges, FileKind
 
 # PostgreSQL refuses index entries of more than 2,700 bytes.
-PATH_BYTES = 1024
+PATH_BYTES = MAX_PATH_BYTES
 # The limit of Linux file systems.
 NAME_BYTES = 255
 # The limit of Linux for a link.

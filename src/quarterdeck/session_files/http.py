@@ -1,7 +1,10 @@
 """The files of a session's workspace over HTTP."""
 
 from functools import partial
+from typing import Annotated
+from uuid import UUID
 
+from msgspec import Meta
 from starlette.responses import Response
 
 from quarterdeck.auth.access import Access
@@ -10,32 +13,17 @@ from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.model import Blob
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission
+from quarterdeck.core.call import Call
+from quarterdeck.core.operation import Query, Refusal, operation
+from quarterdeck.core.queries import Path
 from quarterdeck.http.downloads import Content, Downloads, safe_name
-from quarterdeck.http.operation import Query, Refusal, operation
 from quarterdeck.http.request import BYTES, GZIP, Request
-from quarterdeck.sandbox.path_rules import PATH_BYTES
 from quarterdeck.session_files import service
 from quarterdeck.session_files.archive import Archives
-from quarterdeck.session_files.model import SessionFilePage
-
-_PATH = {"type": "string", "maxLength": PATH_BYTES, "pattern": "^[^\\u0000]*$"}
 
 
-@operation(
-    summary="List the files of a session",
-    description="The files in its workspace, by path. They are those that the last finished tool call and the last "
-    "input have left: what a running call does is seen when the call has ended.",
-    permission=Permission.WORKSPACE_READ,
-    success_type=SessionFilePage,
-    success="One page. next_cursor is null on the last page.",
-    session_token=True,
-    by_path=True,
-    queries=(Query("prefix", _PATH, "Only files whose path begins with this. Empty: all.", example="report/"),),
-)
-async def list_session_files(request: Request, access: Access) -> SessionFilePage:
-    session_id, page = request.path_id("session_id"), request.path_page_request(PATH_BYTES)
-    prefix = request.query_text("prefix", most_characters=PATH_BYTES) or ""
-    return await service.list_session_files(access, request.call_without_body(), session_id, page, prefix)
+class FileQuery(Query, frozen=True):
+    path: Annotated[Path, Meta(description="Path of the file, as in the list.", examples=["report/summary.md"])]
 
 
 @operation(
@@ -46,15 +34,6 @@ async def list_session_files(request: Request, access: Access) -> SessionFilePag
     download=BYTES,
     success="The content of the file.",
     session_token=True,
-    queries=(
-        Query(
-            "path",
-            _PATH | {"minLength": 1, "pattern": "^[^\\u0000]+$"},
-            "Path of the file, as in the list.",
-            required=True,
-            example="report/summary.md",
-        ),
-    ),
     refusals=(
         Refusal(
             "no_session_file",
@@ -64,17 +43,23 @@ async def list_session_files(request: Request, access: Access) -> SessionFilePag
         ),
     ),
 )
-async def download_session_file(request: Request, access: Access, store: BlobStore, downloads: Downloads) -> Response:
-    session_id = request.path_id("session_id")
-    path = request.query_text("path", required=True, most_characters=PATH_BYTES) or ""
-    file = await service.find_session_file(access, request.call_without_body(), session_id, path)
+async def download_session_file(
+    request: Request,
+    access: Access,
+    store: BlobStore,
+    downloads: Downloads,
+    call: Call[None],
+    session_id: UUID,
+    query: FileQuery,
+) -> Response:
+    file = await service.find_session_file(access, call, session_id, query.path)
     assert file.sha256 is not None
     assert file.generation is not None
     content = Content(
         media_type=BYTES,
         sha256=file.sha256,
         size=file.bytes,
-        file_name=safe_name(path.rpartition("/")[2]),
+        file_name=safe_name(query.path.rpartition("/")[2]),
         pieces=partial(blobs.pieces, store, Blob(file.sha256, file.generation)),
     )
     return downloads.respond(request, content)
@@ -90,9 +75,8 @@ async def download_session_file(request: Request, access: Access, store: BlobSto
     session_token=True,
 )
 async def download_session_archive(
-    request: Request, access: Access, archives: Archives, downloads: Downloads
+    access: Access, archives: Archives, downloads: Downloads, call: Call[None], session_id: UUID
 ) -> Response:
-    session_id = request.path_id("session_id")
-    found = await service.read_session_files(access, request.call_without_body(), session_id)
+    found = await service.read_session_files(access, call, session_id)
     name = f"{safe_name(found.title or 'session')}.tar.gz"
     return downloads.stream(GZIP, name, archives.pieces(found.manifest))

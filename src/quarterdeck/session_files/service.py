@@ -2,15 +2,18 @@
 
 from collections import deque
 from collections.abc import Mapping
+from typing import Annotated
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from quarterdeck.auth.access import Access, visible_session
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Call
+from quarterdeck.core.operation import Query, operation
 from quarterdeck.core.pages import PathPageRequest
+from quarterdeck.core.queries import PathPrefix
 from quarterdeck.db.database import Connection
 from quarterdeck.sandbox.manifest import FileKind, Manifest, ManifestFile
 from quarterdeck.session_files import store
@@ -55,17 +58,31 @@ class TitledManifest(Struct, frozen=True):
     manifest: Manifest
 
 
+class PrefixQuery(Query, frozen=True):
+    prefix: Annotated[
+        PathPrefix, Meta(description="Only files whose path begins with this. Empty: all.", examples=["report/"])
+    ] = ""
+
+
+@operation(
+    summary="List the files of a session",
+    description="The files in its workspace, by path. They are those that the last finished tool call and the last "
+    "input have left: what a running call does is seen when the call has ended.",
+    permission=Permission.WORKSPACE_READ,
+    success="One page. next_cursor is null on the last page.",
+    session_token=True,
+)
 async def list_session_files(
-    access: Access, call: Call[None], session_id: UUID, request: PathPageRequest, prefix: str
+    access: Access, call: Call[None], session_id: UUID, request: PathPageRequest, query: PrefixQuery
 ) -> SessionFilePage:
     async def show(connection: Connection, _: Principal, __: UUID) -> SessionFilePage:
-        items = await store.page(connection, session_id, request.after, prefix, request.limit + 1)
+        items = await store.page(connection, session_id, request.after, query.prefix, request.limit + 1)
         is_last = len(items) <= request.limit
         items = items[: request.limit]
         return SessionFilePage(items, None if is_last else items[-1].path)
 
-    lookup = visible_session(call.workspace_id, session_id, own_token=True)
-    return await access.read(call, lookup, Permission.WORKSPACE_READ, show)
+    lookup = visible_session(call, session_id)
+    return await access.read(call, lookup, show)
 
 
 async def find_session_file(access: Access, call: Call[None], session_id: UUID, path: str) -> ManifestFile:
@@ -80,8 +97,8 @@ async def find_session_file(access: Access, call: Call[None], session_id: UUID, 
             raise errors.not_found("file")
         return found
 
-    lookup = visible_session(call.workspace_id, session_id, own_token=True)
-    return await access.read(call, lookup, Permission.WORKSPACE_READ, show)
+    lookup = visible_session(call, session_id)
+    return await access.read(call, lookup, show)
 
 
 async def read_session_files(access: Access, call: Call[None], session_id: UUID) -> TitledManifest:
@@ -94,5 +111,5 @@ async def read_session_files(access: Access, call: Call[None], session_id: UUID)
             raise errors.not_found("session")
         return TitledManifest(title, manifest)
 
-    lookup = visible_session(call.workspace_id, session_id, own_token=True)
-    return await access.read(call, lookup, Permission.WORKSPACE_READ, show)
+    lookup = visible_session(call, session_id)
+    return await access.read(call, lookup, show)

@@ -146,12 +146,14 @@ async def _pages(
 ) -> AsyncGenerator[list[EventBody], None]:
     """Each page checks the caller again: an export ends when its credential is revoked."""
     while after is not None:
-        page = await list_session_events(access, call, session_id, LogPageRequest(_PAGE_EVENTS, after), _PAGE_BYTES)
+        page = await list_session_events(
+            access, call, session_id, LogPageRequest(_PAGE_EVENTS, after), page_bytes=_PAGE_BYTES
+        )
         yield page.items
         after = page.next_cursor
 
 
 async def _event(access: Access, call: Call[None], session_id: UUID, event_id: int) -> EventBody | None:
     """None if it was deleted meanwhile."""
-    page = await list_session_events(access, call, session_id, LogPageRequest(1, event_id - 1), _PAGE_BYTES)
+    page = await list_session_events(access, call, session_id, LogPageRequest(1, event_id - 1), page_bytes=_PAGE_BYTES)
     return next((event for event in page.items if event.id == event_id), None)

@@ -1,11 +1,11 @@
 """Operations on sessions."""
 
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Annotated, TypeVar
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Meta, field
 
 from quarterdeck.agents import checks
 from quarterdeck.agents import service as agents
@@ -18,7 +18,9 @@ from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
+from quarterdeck.core.operation import Refusal, operation
 from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.queries import ArchivedQuery, Text
 from quarterdeck.core.settings import ForkSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.events.log import lock_session
@@ -46,6 +48,29 @@ from quarterdeck.sessions.sandbox_offer import SandboxOffer
 from quarterdeck.skills import service as skills
 from quarterdeck.tools.model import ToolRule
 
+# The longest possible title.
+_SEARCH_CHARACTERS = 200
+
+
+class SessionQuery(ArchivedQuery, frozen=True):
+    search: Annotated[
+        Annotated[Text, Meta(max_length=_SEARCH_CHARACTERS)] | None,
+        Meta(
+            description="Only those whose title contains this, in capitals or not. Empty: all. With in=conversations: "
+            "those whose messages have these words, in capitals or not; quotes keep words together, `or` and `-` work "
+            "as in web searches.",
+            examples=["incident"],
+        ),
+    ] = None
+    in_: Annotated[
+        SearchIn,
+        Meta(
+            description="Where to search: in titles, or in the texts of inputs that a run has read and of the agent's "
+            "messages."
+        ),
+    ] = field(name="in", default=SearchIn.TITLES)
+
+
 SessionChange = TypeVar("SessionChange", CreateSessionBody, ChangeSessionBody)
 
 # Events deleted per transaction. They hold up to a megabyte each, and a batch must stay below the statement timeout.
@@ -55,6 +80,14 @@ _BACKFILL_BATCH = 200
 _BACKFILL_SECONDS = 1.0
 
 
+@operation(
+    summary="Create a session",
+    permission=Permission.SESSION_MANAGE,
+    created=True,
+    success="The new session.",
+    idempotent=True,
+    etag=True,
+)
 async def create_session(
     access: Access,
     changes: Changes,
@@ -62,7 +95,7 @@ async def create_session(
     schemas: SchemaChecks,
     sandbox: SandboxOffer,
     call: Call[CreateSessionBody],
-) -> Answer:
+) -> Answer[SessionBody]:
     async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateSessionBody) -> Made:
         agent = AgentConfiguration()
         overrides: list[ConfigurationField] = []
@@ -81,22 +114,33 @@ async def create_session(
         return Made.plain(await inheritance.existing(connection, models, workspace_id, session_id), session_id)
 
     call = _with_checked_json(_with_earlier_fields(call))
-    lookup = visible_workspace(call.workspace_id)
+    lookup = visible_workspace(call)
     await _check_schema(access, schemas, call, lookup)
-    return await changes.perform(
-        call,
-        operation="create_session",
-        lookup=lookup,
-        permission=Permission.SESSION_MANAGE,
-        resource=(),
-        about=ObjectType.SESSION,
-        effect=effect,
-    )
+    return await changes.perform(call, lookup, ObjectType.SESSION, effect)
 
 
+@operation(
+    summary="Fork a session",
+    description="A new session with the same settings, with the files of this one as they are now, and with its log, "
+    "or the part before an event. ` (fork)` is added to its title. Inputs that no run has consumed and the active run "
+    "are not copied. The copied runs exist only in the log: lists of runs contain those that the fork starts itself.",
+    permission=Permission.SESSION_MANAGE,
+    created=True,
+    success="The new session. The first event of its log is session.forked.",
+    idempotent=True,
+    etag=True,
+    refusals=(
+        Refusal(
+            "fork_too_large",
+            errors.fork_too_large(),
+            "The log that would be copied has more events or bytes than the server's settings allow.",
+            "Fork before an earlier event, or have the limits raised.",
+        ),
+    ),
+)
 async def fork_session(
     changes: Changes, models: ModelCatalog, settings: ForkSettings, call: Call[ForkSessionBody], session_id: UUID
-) -> Answer:
+) -> Answer[SessionBody]:
     async def effect(connection: Connection, principal: Principal, _: UUID, body: ForkSessionBody) -> Made:
         await prevent_deletion(connection, session_id)
         origin = await inheritance.existing(connection, models, principal.workspace_id, session_id)
@@ -104,31 +148,27 @@ async def fork_session(
         forked = await inheritance.existing(connection, models, principal.workspace_id, fork_id)
         return Made.plain(forked, fork_id, session_id=str(session_id), before_event_id=body.before_event_id)
 
-    return await changes.perform(
-        call,
-        operation="fork_session",
-        lookup=visible_session(call.workspace_id, session_id, own_token=False),
-        permission=Permission.SESSION_MANAGE,
-        resource=(session_id,),
-        about=ObjectType.SESSION,
-        effect=effect,
-    )
+    return await changes.perform(call, visible_session(call, session_id), ObjectType.SESSION, effect)
 
 
+@operation(
+    summary="List the sessions of a workspace",
+    description="One page per call, newest first unless order=asc.",
+    permission=Permission.WORKSPACE_READ,
+    success="One page. next_cursor is null on the last page.",
+    cursor_must_exist=False,
+)
 async def list_sessions(
     access: Access,
     models: ModelCatalog,
     call: Call[None],
     request: PageRequest,
-    *,
-    archived: bool,
-    search: str | None,
-    search_in: SearchIn,
+    query: SessionQuery,
 ) -> SessionPage:
     async def show(connection: Connection, _: Principal, workspace_id: UUID) -> SessionPage:
         async def fetch(start: UUID, count: int) -> list[ListedSession]:
-            first = request.newest_first
-            if search is not None and search_in is SearchIn.CONVERSATIONS:
+            first, archived, search = request.newest_first, query.archived, query.search or None
+            if search is not None and query.in_ is SearchIn.CONVERSATIONS:
                 ids = await store.find(
                     connection, workspace_id, start, count, archived=archived, search=search, newest_first=first
                 )
@@ -144,20 +184,38 @@ async def list_sessions(
                 newest_first=first,
             )
 
-        items, next_cursor = await take_page(request, fetch, cursor_must_exist=False)
+        items, next_cursor = await take_page(request, fetch)
         return SessionPage(await inheritance.listed(connection, models, workspace_id, items), next_cursor)
 
-    return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+    return await access.read(call, visible_workspace(call), show)
 
 
+@operation(
+    summary="Get a session",
+    permission=Permission.WORKSPACE_READ,
+    success="The session. Its messages are in its log.",
+    session_token=True,
+    etag=True,
+)
 async def get_session(access: Access, models: ModelCatalog, call: Call[None], session_id: UUID) -> SessionBody:
     async def show(connection: Connection, principal: Principal, _: UUID) -> SessionBody:
         return await inheritance.existing(connection, models, principal.workspace_id, session_id)
 
-    lookup = visible_session(call.workspace_id, session_id, own_token=True)
-    return await access.read(call, lookup, Permission.WORKSPACE_READ, show)
+    lookup = visible_session(call, session_id)
+    return await access.read(call, lookup, show)
 
 
+@operation(
+    summary="Change or archive a session",
+    description="Changes only the given fields. tool_policy and limits apply at once; the active run keeps the rest as "
+    "it was at its start. Runs that wait at a limit continue soon after it was raised or removed. An archived session "
+    "answers input with 409; inputs that it has accepted are still processed.",
+    permission=Permission.SESSION_MANAGE,
+    success="The changed session.",
+    idempotent=True,
+    etag=True,
+    conditional=True,
+)
 async def change_session(
     access: Access,
     changes: Changes,
@@ -166,7 +224,7 @@ async def change_session(
     sandbox: SandboxOffer,
     call: Call[ChangeSessionBody],
     session_id: UUID,
-) -> Answer:
+) -> Answer[SessionBody]:
     """A run keeps what it has read of the session when it began. The tool policy and limits apply at once."""
 
     async def effect(connection: Connection, principal: Principal, _: UUID, change: ChangeSessionBody) -> Made:
@@ -190,20 +248,20 @@ async def change_session(
         return Made(shown=after, kept=after, object_id=session_id, detail={"fields": fields}, changed=after != before)
 
     call = _with_checked_json(call)
-    lookup = visible_session(call.workspace_id, session_id, own_token=False)
+    lookup = visible_session(call, session_id)
     await _check_schema(access, schemas, call, lookup)
-    return await changes.perform(
-        call,
-        operation="change_session",
-        lookup=lookup,
-        permission=Permission.SESSION_MANAGE,
-        resource=(session_id,),
-        about=ObjectType.SESSION,
-        effect=effect,
-    )
+    return await changes.perform(call, lookup, ObjectType.SESSION, effect)
 
 
-async def delete_session(changes: Changes, models: ModelCatalog, call: Call[None], session_id: UUID) -> Answer:
+@operation(
+    summary="Delete a session",
+    description="Permanently deletes the session with its log, runs, files and tokens. Its active run is cancelled. "
+    "Deleting again returns 404.",
+    permission=Permission.SESSION_MANAGE,
+    success="The session is deleted.",
+    conditional=True,
+)
+async def delete_session(changes: Changes, models: ModelCatalog, call: Call[None], session_id: UUID) -> Answer[None]:
     """Deletes the session and cancels its runs. Its log, actions and files are deleted later, by
     `purge_deleted_sessions`."""
 
@@ -214,15 +272,7 @@ async def delete_session(changes: Changes, models: ModelCatalog, call: Call[None
         await store.delete(connection, principal.workspace_id, session_id)
         return Made(shown=None, kept=None, object_id=session_id)
 
-    return await changes.perform(
-        call,
-        operation="delete_session",
-        lookup=visible_session(call.workspace_id, session_id, own_token=False),
-        permission=Permission.SESSION_MANAGE,
-        resource=(session_id,),
-        about=ObjectType.SESSION,
-        effect=effect,
-    )
+    return await changes.perform(call, visible_session(call, session_id), ObjectType.SESSION, effect)
 
 
 async def purge_deleted_sessions(database: Database) -> int:
@@ -295,9 +345,7 @@ def _with_checked_json(call: Call[SessionChange]) -> Call[SessionChange]:
 
 
 async def _check_schema(access: Access, schemas: SchemaChecks, call: Call[SessionChange], lookup: Lookup[UUID]) -> None:
-    await checks.check_output_schema(
-        access, schemas, call, lookup, Permission.SESSION_MANAGE, lambda body: body.output_schema
-    )
+    await checks.check_output_schema(access, schemas, call, lookup, lambda body: body.output_schema)
 
 
 def _with_earlier_fields(call: Call[CreateSessionBody]) -> Call[CreateSessionBody]:

@@ -13,6 +13,7 @@ from quarterdeck.core import errors, secrets
 from quarterdeck.core.actors import CredentialKind, Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
+from quarterdeck.core.operation import Refusal, operation
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.settings import KeySettings, TokenSettings
 from quarterdeck.db.database import Connection
@@ -41,6 +42,12 @@ def token_expiry(requested: datetime | None, now: datetime, principal: Principal
     return requested
 
 
+@operation(
+    summary="List the tokens of a session",
+    description="One page per call, newest first unless order=asc. Includes expired and revoked tokens.",
+    permission=Permission.WORKSPACE_READ,
+    success="One page. next_cursor is null on the last page.",
+)
 async def list_session_tokens(
     access: Access, call: Call[None], session_id: UUID, request: PageRequest
 ) -> SessionTokenPage:
@@ -48,20 +55,36 @@ async def list_session_tokens(
         async def fetch(start: UUID, count: int) -> list[SessionTokenBody]:
             return await token_store.page(connection, session_id, start, count, newest_first=request.newest_first)
 
-        items, next_cursor = await take_page(request, fetch)
-        return SessionTokenPage(items, next_cursor)
+        return SessionTokenPage(*await take_page(request, fetch))
 
-    lookup = visible_session(call.workspace_id, session_id, own_token=False)
-    return await access.read(call, lookup, Permission.WORKSPACE_READ, show)
+    lookup = visible_session(call, session_id)
+    return await access.read(call, lookup, show)
 
 
+@operation(
+    summary="Create a token for one session",
+    description="The token has no permissions, works only for its session, and ends when the key that created it is "
+    "revoked.",
+    permission=Permission.SESSION_MANAGE,
+    created=True,
+    success="The new token, which is shown only once.",
+    idempotent=True,
+    refusals=(
+        Refusal(
+            "exceeds_caller",
+            errors.exceeds_caller("The lifetime must not exceed that of the calling key."),
+            "The token would have a longer lifetime than the calling key.",
+            "Request an earlier `expires_at` or omit it.",
+        ),
+    ),
+)
 async def create_session_token(
     changes: Changes,
     key_settings: KeySettings,
     token_settings: TokenSettings,
     call: Call[CreateSessionTokenBody],
     session_id: UUID,
-) -> Answer:
+) -> Answer[CreatedSessionTokenBody]:
     async def effect(connection: Connection, principal: Principal, _: UUID, body: CreateSessionTokenBody) -> Made:
         await sessions.prevent_deletion(connection, session_id)
         expires_at = token_expiry(body.expires_at, datetime.now(UTC), principal, token_settings)
@@ -85,18 +108,19 @@ async def create_session_token(
             shown=created, kept=kept, object_id=token.id, object_name=token.prefix, detail=_audit_detail(stored)
         )
 
-    return await changes.perform(
-        call,
-        operation="create_session_token",
-        lookup=visible_session(call.workspace_id, session_id, own_token=False),
-        permission=Permission.SESSION_MANAGE,
-        resource=(session_id,),
-        about=ObjectType.SESSION_TOKEN,
-        effect=effect,
-    )
+    return await changes.perform(call, visible_session(call, session_id), ObjectType.SESSION_TOKEN, effect)
 
 
-async def revoke_session_token(changes: Changes, call: Call[None], session_id: UUID, token_id: UUID) -> Answer:
+@operation(
+    summary="Revoke a token of a session",
+    description="Takes effect immediately, also for open event streams. Revoking again changes nothing.",
+    permission=Permission.SESSION_MANAGE,
+    success="The revoked token.",
+    idempotent=True,
+)
+async def revoke_session_token(
+    changes: Changes, call: Call[None], session_id: UUID, session_token_id: UUID
+) -> Answer[SessionTokenBody]:
     """Takes effect at once. Idempotent."""
 
     async def effect(connection: Connection, _: Principal, token: SessionTokenBody, __: None) -> Made:
@@ -116,13 +140,7 @@ async def revoke_session_token(changes: Changes, call: Call[None], session_id: U
         )
 
     return await changes.perform(
-        call,
-        operation="revoke_session_token",
-        lookup=_visible_token(call.workspace_id, session_id, token_id),
-        permission=Permission.SESSION_MANAGE,
-        resource=(session_id, token_id),
-        about=ObjectType.SESSION_TOKEN,
-        effect=effect,
+        call, _visible_token(call, session_id, session_token_id), ObjectType.SESSION_TOKEN, effect
     )
 
 
@@ -135,8 +153,8 @@ def _audit_detail(token: SessionTokenBody) -> dict[str, str | bool | None]:
     }
 
 
-def _visible_token(requested_id: UUID | None, session_id: UUID, token_id: UUID) -> Lookup[SessionTokenBody]:
-    lookup_session = visible_session(requested_id, session_id, own_token=False)
+def _visible_token(call: Call[None], session_id: UUID, token_id: UUID) -> Lookup[SessionTokenBody]:
+    lookup_session = visible_session(call, session_id)
 
     async def lookup(connection: Connection, principal: Principal) -> SessionTokenBody:
         await lookup_session(connection, principal)

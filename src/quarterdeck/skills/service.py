@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
-from quarterdeck.auth.access import Access, Lookup, visible_workspace
+from quarterdeck.auth.access import Access, visible_record, visible_workspace
 from quarterdeck.blobs import service as blobs
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.service import NewBlob
@@ -17,7 +17,9 @@ from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
+from quarterdeck.core.operation import Refusal, operation
 from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.queries import ArchivedQuery, VersionsQuery
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.skills import rules, store
@@ -42,8 +44,25 @@ from quarterdeck.skills.model import (
 from quarterdeck.skills.uploads import Uploads
 from quarterdeck.skills.version_diff import Comparison, compare
 
+_NAME_TAKEN = Refusal(
+    "name_taken",
+    errors.conflict(rules.NAME_TAKEN),
+    "Another active skill of the workspace has this name.",
+    "Choose another name, or push a version to that skill.",
+)
 
-async def create_skill(changes: Changes, call: Call[CreateSkillBody]) -> Answer:
+
+@operation(
+    summary="Create a skill",
+    description="Its name is unique among the active skills of the workspace. Its content comes with its versions.",
+    permission=Permission.SKILL_MANAGE,
+    created=True,
+    success="The new skill.",
+    etag=True,
+    idempotent=True,
+    refusals=(_NAME_TAKEN,),
+)
+async def create_skill(changes: Changes, call: Call[CreateSkillBody]) -> Answer[SkillBody]:
     async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateSkillBody) -> Made:
         skill_id = new_id()
         await _check_name_free(connection, workspace_id, body.name)
@@ -52,34 +71,50 @@ async def create_skill(changes: Changes, call: Call[CreateSkillBody]) -> Answer:
         assert skill is not None
         return Made.plain(skill, skill_id, body.name, name=body.name)
 
-    return await changes.perform(
-        call,
-        operation="create_skill",
-        lookup=visible_workspace(call.workspace_id),
-        permission=Permission.SKILL_MANAGE,
-        resource=(),
-        about=ObjectType.SKILL,
-        effect=effect,
-    )
+    return await changes.perform(call, visible_workspace(call), ObjectType.SKILL, effect)
 
 
-async def list_skills(access: Access, call: Call[None], request: PageRequest, *, archived: bool) -> SkillPage:
+@operation(
+    summary="List the skills of a workspace",
+    description="One page per call, newest first unless order=asc. Archived skills are listed separately.",
+    permission=Permission.WORKSPACE_READ,
+    success="One page. next_cursor is null on the last.",
+    cursor_must_exist=False,
+)
+async def list_skills(access: Access, call: Call[None], request: PageRequest, query: ArchivedQuery) -> SkillPage:
     async def show(connection: Connection, _: Principal, workspace_id: UUID) -> SkillPage:
         async def fetch(start: UUID, count: int) -> list[SkillBody]:
             first = request.newest_first
-            return await store.page(connection, workspace_id, start, count, archived=archived, newest_first=first)
+            return await store.page(connection, workspace_id, start, count, archived=query.archived, newest_first=first)
 
-        items, next_cursor = await take_page(request, fetch, cursor_must_exist=False)
-        return SkillPage(items, next_cursor)
+        return SkillPage(*await take_page(request, fetch))
 
-    return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+    return await access.read(call, visible_workspace(call), show)
 
 
+@operation(
+    summary="Get a skill",
+    permission=Permission.WORKSPACE_READ,
+    success="The skill.",
+    etag=True,
+)
 async def get_skill(access: Access, call: Call[None], skill_id: UUID) -> SkillBody:
-    return await access.find(call, _visible_skill(call.workspace_id, skill_id), Permission.WORKSPACE_READ)
+    return await access.find(call, visible_record(call, "skill", store.get, skill_id))
 
 
-async def change_skill(changes: Changes, call: Call[ChangeSkillBody], skill_id: UUID) -> Answer:
+@operation(
+    summary="Change a skill",
+    description="Omitted fields keep their values. Set `default_version` to roll back: sessions that pin no version "
+    "use it from their next run on. An archived skill accepts no versions and no new sessions; sessions that use it "
+    "keep it. Another skill can take its name; then it needs a new one to be restored.",
+    permission=Permission.SKILL_MANAGE,
+    success="The updated skill.",
+    etag=True,
+    conditional=True,
+    idempotent=True,
+    refusals=(_NAME_TAKEN,),
+)
+async def change_skill(changes: Changes, call: Call[ChangeSkillBody], skill_id: UUID) -> Answer[SkillBody]:
     """A request that changes nothing keeps the revision and writes no audit entry."""
 
     async def effect(connection: Connection, principal: Principal, _: SkillBody, body: ChangeSkillBody) -> Made:
@@ -104,18 +139,26 @@ async def change_skill(changes: Changes, call: Call[ChangeSkillBody], skill_id: 
             changed=bool(changes),
         )
 
-    return await changes.perform(
-        call,
-        operation="change_skill",
-        lookup=_visible_skill(call.workspace_id, skill_id),
-        permission=Permission.SKILL_MANAGE,
-        resource=(skill_id,),
-        about=ObjectType.SKILL,
-        effect=effect,
-    )
+    return await changes.perform(call, visible_record(call, "skill", store.get, skill_id), ObjectType.SKILL, effect)
 
 
-async def delete_skill(changes: Changes, call: Call[None], skill_id: UUID) -> Answer:
+@operation(
+    summary="Delete a skill",
+    description="With its versions, permanently. Only a skill that no session and no version of an agent uses, "
+    "archived ones included. Repeating the request is 404.",
+    permission=Permission.SKILL_MANAGE,
+    success="The skill is deleted.",
+    conditional=True,
+    refusals=(
+        Refusal(
+            "in_use",
+            errors.conflict(rules.IN_USE),
+            "A session or a version of an agent uses the skill.",
+            "Archive the skill, or remove it from its sessions. Versions of agents keep their skills.",
+        ),
+    ),
+)
+async def delete_skill(changes: Changes, call: Call[None], skill_id: UUID) -> Answer[None]:
     """Deletes an unused skill with its versions. The sweep deletes their archives."""
 
     async def effect(connection: Connection, principal: Principal, _: SkillBody, __: None) -> Made:
@@ -128,15 +171,7 @@ async def delete_skill(changes: Changes, call: Call[None], skill_id: UUID) -> An
         detail = {"name": state.name, "latest_version": state.latest_version or None}
         return Made(shown=None, kept=None, object_id=skill_id, object_name=state.name, detail=detail)
 
-    return await changes.perform(
-        call,
-        operation="delete_skill",
-        lookup=_visible_skill(call.workspace_id, skill_id),
-        permission=Permission.SKILL_MANAGE,
-        resource=(skill_id,),
-        about=ObjectType.SKILL,
-        effect=effect,
-    )
+    return await changes.perform(call, visible_record(call, "skill", store.get, skill_id), ObjectType.SKILL, effect)
 
 
 async def push_skill_version(
@@ -148,13 +183,13 @@ async def push_skill_version(
     call: Call[None],
     skill_id: UUID,
     archive: AsyncIterator[bytes],
-) -> Answer:
+) -> Answer[SkillVersionBody]:
     """Check the caller before reading a byte, and again with the write: the body may take a minute.
 
     The archive is stored before its row. A crash between the two leaves an unreferenced archive, which the sweep
     removes."""
-    lookup = _visible_skill(call.workspace_id, skill_id)
-    skill = await access.find(call, lookup, Permission.SKILL_MANAGE)
+    lookup = visible_record(call, "skill", store.get, skill_id)
+    skill = await access.find(call, lookup)
     async with uploads.spool(skill.workspace_id) as spool:
         async for chunk in archive:
             spool.write(chunk)
@@ -180,16 +215,16 @@ async def push_skill_version(
     # Two pushes are the same request if their archives have the same bytes.
     archive_sha256 = bundle.manifest.archive_sha256
     return await changes.perform(
-        cast("Call[str]", replace(call, read_body=lambda: archive_sha256)),
-        operation="push_skill_version",
-        lookup=lookup,
-        permission=Permission.SKILL_MANAGE,
-        resource=(skill_id,),
-        about=ObjectType.SKILL_VERSION,
-        effect=effect,
+        cast("Call[str]", replace(call, read_body=lambda: archive_sha256)), lookup, ObjectType.SKILL_VERSION, effect
     )
 
 
+@operation(
+    summary="List the versions of a skill",
+    description="By number, newest first unless order=asc. Manifests are left out; get a version for its manifest.",
+    permission=Permission.WORKSPACE_READ,
+    success="One page. next_cursor is null on the last.",
+)
 async def list_skill_versions(
     access: Access, call: Call[None], skill_id: UUID, request: PageRequest
 ) -> SkillVersionPage:
@@ -197,18 +232,41 @@ async def list_skill_versions(
         async def fetch(start: UUID, count: int) -> list[SkillVersionItem]:
             return await store.versions(connection, skill_id, start, count, newest_first=request.newest_first)
 
-        items, next_cursor = await take_page(request, fetch)
-        return SkillVersionPage(items, next_cursor)
+        return SkillVersionPage(*await take_page(request, fetch))
 
-    lookup = _visible_skill(call.workspace_id, skill_id)
-    return await access.read(call, lookup, Permission.WORKSPACE_READ, show)
+    lookup = visible_record(call, "skill", store.get, skill_id)
+    return await access.read(call, lookup, show)
 
 
-async def get_skill_version(access: Access, call: Call[None], skill_id: UUID, version: int) -> StoredVersion:
+@operation(
+    summary="Get a version of a skill",
+    description="Identical to the response of the push.",
+    permission=Permission.WORKSPACE_READ,
+    success="The version.",
+)
+async def get_skill_version(access: Access, call: Call[None], skill_id: UUID, version: int) -> SkillVersionBody:
+    return (await find_version(access, call, skill_id, version)).body
+
+
+async def find_version(access: Access, call: Call[None], skill_id: UUID, version: int) -> StoredVersion:
     (found,) = await _versions(access, call, skill_id, version)
     return found
 
 
+@operation(
+    summary="Compare two versions of a skill",
+    description="Which files were added, removed or changed from `base` to `head`, with the lines of text files.",
+    permission=Permission.WORKSPACE_READ,
+    success="The differences.",
+    refusals=(
+        Refusal(
+            "no_version",
+            errors.not_found("skill version"),
+            "The skill has no version with one of these numbers.",
+            "List the versions of the skill.",
+        ),
+    ),
+)
 async def diff_skill_versions(
     access: Access,
     settings: BundleSettings,
@@ -216,10 +274,9 @@ async def diff_skill_versions(
     files: BundleFiles,
     call: Call[None],
     skill_id: UUID,
-    base: int,
-    head: int,
+    query: VersionsQuery,
 ) -> SkillDiffBody:
-    versions = await _versions(access, call, skill_id, base, head)
+    versions = await _versions(access, call, skill_id, query.base, query.head)
     workspace_id = versions[0].workspace_id
 
     def find_differences() -> tuple[StoredBundle, StoredBundle, Comparison]:
@@ -230,7 +287,8 @@ async def diff_skill_versions(
         before, after, comparison = await uploads.compare(workspace_id, find_differences)
         base_contents = await files.read_files(before, comparison.base_files)
         head_contents = await files.read_files(after, comparison.head_files)
-        return await uploads.compare(workspace_id, lambda: comparison.diff(base, head, base_contents, head_contents))
+        numbers = query.base, query.head
+        return await uploads.compare(workspace_id, lambda: comparison.diff(*numbers, base_contents, head_contents))
 
 
 def stored_bundle(version: StoredVersion) -> StoredBundle:
@@ -289,19 +347,8 @@ def _existing(state: SkillState | None) -> SkillState:
     return state
 
 
-def _visible_skill(named: UUID | None, skill_id: UUID) -> Lookup[SkillBody]:
-    async def lookup(connection: Connection, principal: Principal) -> SkillBody:
-        if principal.may_see_workspace(named):
-            skill = await store.get(connection, principal.workspace_id, skill_id)
-            if skill is not None:
-                return skill
-        raise errors.not_found("skill")
-
-    return lookup
-
-
 async def _versions(access: Access, call: Call[None], skill_id: UUID, *numbers: int) -> list[StoredVersion]:
-    visible_skill = _visible_skill(call.workspace_id, skill_id)
+    visible_skill = visible_record(call, "skill", store.get, skill_id)
 
     async def lookup(connection: Connection, principal: Principal) -> list[StoredVersion]:
         await visible_skill(connection, principal)
@@ -311,4 +358,4 @@ async def _versions(access: Access, call: Call[None], skill_id: UUID, *numbers: 
             raise errors.not_found("skill version")
         return seen
 
-    return await access.find(call, lookup, Permission.WORKSPACE_READ)
+    return await access.find(call, lookup)

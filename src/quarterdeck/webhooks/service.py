@@ -1,19 +1,20 @@
 """Operations on webhooks and their deliveries."""
 
-from typing import TypeVar
+from typing import Annotated, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Meta
 
-from quarterdeck.auth.access import Access, Lookup, visible_workspace
+from quarterdeck.auth.access import Access, visible_record, visible_workspace
 from quarterdeck.changes.audit.model import ObjectType
-from quarterdeck.changes.perform import Changes, Effect, Made
+from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import LOWEST_ID, new_id
+from quarterdeck.core.operation import Query, Refusal, operation
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.secret_encryption import SecretCipher, SecretKeyError
 from quarterdeck.core.settings import WebhookSettings
@@ -38,24 +39,68 @@ from quarterdeck.webhooks.model import (
 Body = TypeVar("Body")
 
 
+class DeliveryQuery(Query, frozen=True):
+    state: Annotated[DeliveryState | None, Meta(description="Only deliveries in this state.")] = None
+
+
+_DISABLED = Refusal(
+    "disabled",
+    errors.conflict("The webhook is disabled. Enable it first."),
+    "The webhook is disabled: manually, or because its receiver is gone or failed for days.",
+    "Enable the webhook, then try again.",
+)
+
+
+@operation(
+    summary="List the webhooks of a workspace",
+    description="One page per call, newest first unless order=asc.",
+    permission=Permission.WORKSPACE_READ,
+    success="One page. next_cursor is null on the last page.",
+    cursor_must_exist=False,
+)
 async def list_webhooks(access: Access, call: Call[None], request: PageRequest) -> WebhookPage:
     async def show(connection: Connection, _: Principal, workspace_id: UUID) -> WebhookPage:
         async def fetch(start: UUID, count: int) -> list[WebhookBody]:
             return await store.page(connection, workspace_id, start, count, newest_first=request.newest_first)
 
-        items, next_cursor = await take_page(request, fetch, cursor_must_exist=False)
-        return WebhookPage(items, next_cursor)
+        return WebhookPage(*await take_page(request, fetch))
 
-    return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+    return await access.read(call, visible_workspace(call), show)
 
 
+@operation(
+    summary="Get a webhook",
+    permission=Permission.WORKSPACE_READ,
+    success="The webhook.",
+    etag=True,
+)
 async def get_webhook(access: Access, call: Call[None], webhook_id: UUID) -> WebhookBody:
-    return await access.find(call, _visible_webhook(call.workspace_id, webhook_id), Permission.WORKSPACE_READ)
+    return await access.find(call, visible_record(call, "webhook", store.get, webhook_id))
 
 
+@operation(
+    summary="Create a webhook",
+    description=(
+        "Sends an event to the URL for every run that ends from now on, signed according to Standard Webhooks. Each "
+        "event is delivered at least once; the order is not guaranteed."
+    ),
+    permission=Permission.KEY_MANAGE,
+    created=True,
+    success="The new webhook, with its signing secret, which is shown only once.",
+    idempotent=True,
+    etag=True,
+    refusals=(
+        Refusal(
+            "too_many",
+            errors.conflict("This workspace already has the maximum of 20 webhooks. Delete one first."),
+            "The workspace has the maximum number of webhooks (default: 20).",
+            "Delete a webhook that you no longer need.",
+        ),
+    ),
+)
 async def create_webhook(
     changes: Changes, settings: WebhookSettings, cipher: SecretCipher, call: Call[CreateWebhookBody]
-) -> Answer:
+) -> Answer[CreatedWebhookBody]:
     async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateWebhookBody) -> Made:
         target = read_url(body.url, rules.address_policy(settings))
         await store.lock_workspace(connection, workspace_id)
@@ -77,20 +122,25 @@ async def create_webhook(
         await store.add(connection, webhook)
         return _made_with_secret(await _stored(connection, workspace_id, webhook_id), secret)
 
-    return await changes.perform(
-        call,
-        operation="create_webhook",
-        lookup=visible_workspace(call.workspace_id),
-        permission=Permission.KEY_MANAGE,
-        resource=(),
-        about=ObjectType.WEBHOOK,
-        effect=effect,
-    )
+    return await changes.perform(call, visible_workspace(call), ObjectType.WEBHOOK, effect)
 
 
+@operation(
+    summary="Change a webhook",
+    description=(
+        "Changes only the given fields. Pending deliveries go to the new URL. Deliveries that become due while the "
+        "webhook is disabled fail."
+    ),
+    permission=Permission.KEY_MANAGE,
+    reads=True,
+    success="The changed webhook.",
+    idempotent=True,
+    etag=True,
+    conditional=True,
+)
 async def change_webhook(
     changes: Changes, settings: WebhookSettings, call: Call[ChangeWebhookBody], webhook_id: UUID
-) -> Answer:
+) -> Answer[WebhookBody]:
     async def effect(connection: Connection, principal: Principal, _: WebhookBody, body: ChangeWebhookBody) -> Made:
         found = await _locked(connection, call, principal, webhook_id)
         given = {name: value for name, value in msgspec.structs.asdict(body).items() if value is not UNSET}
@@ -109,22 +159,46 @@ async def change_webhook(
         moved_to = {"host": host} if moved else {}
         return Made.plain(changed, webhook_id, _name(changed), changed=sorted(given), **moved_to)
 
-    return await _perform_on(changes, call, "change_webhook", webhook_id, effect, reads=True)
+    return await changes.perform(
+        call, visible_record(call, "webhook", store.get, webhook_id), ObjectType.WEBHOOK, effect
+    )
 
 
-async def delete_webhook(changes: Changes, call: Call[None], webhook_id: UUID) -> Answer:
+@operation(
+    summary="Delete a webhook",
+    description="Also deletes its deliveries. A delivery that is being sent may still arrive.",
+    permission=Permission.KEY_MANAGE,
+    success="The webhook is deleted.",
+    conditional=True,
+)
+async def delete_webhook(changes: Changes, call: Call[None], webhook_id: UUID) -> Answer[None]:
     async def effect(connection: Connection, principal: Principal, _: WebhookBody, __: None) -> Made:
         found = await _locked(connection, call, principal, webhook_id)
         await store.delete(connection, principal.workspace_id, webhook_id)
         detail = {"description": found.description}
         return Made(shown=None, kept=None, object_id=webhook_id, object_name=_name(found), detail=detail)
 
-    return await _perform_on(changes, call, "delete_webhook", webhook_id, effect)
+    return await changes.perform(
+        call, visible_record(call, "webhook", store.get, webhook_id), ObjectType.WEBHOOK, effect
+    )
 
 
+@operation(
+    summary="Rotate the signing secret of a webhook",
+    description=(
+        "During the overlap, deliveries are signed with both secrets, so that the receiver can switch at any time. An "
+        "even older secret ends now."
+    ),
+    permission=Permission.KEY_MANAGE,
+    reads=True,
+    success="The webhook with its new secret, which is shown only once.",
+    idempotent=True,
+    etag=True,
+    conditional=True,
+)
 async def rotate_webhook_secret(
     changes: Changes, cipher: SecretCipher, call: Call[RotateWebhookSecretBody], webhook_id: UUID
-) -> Answer:
+) -> Answer[CreatedWebhookBody]:
     """At most two secrets are valid: one that was still in its overlap ends now."""
 
     async def effect(
@@ -137,10 +211,21 @@ async def rotate_webhook_secret(
         rotated = await _stored(connection, workspace_id, webhook_id)
         return _made_with_secret(rotated, secret, overlap_seconds=body.overlap_seconds)
 
-    return await _perform_on(changes, call, "rotate_webhook_secret", webhook_id, effect, reads=True)
+    return await changes.perform(
+        call, visible_record(call, "webhook", store.get, webhook_id), ObjectType.WEBHOOK, effect
+    )
 
 
-async def test_webhook(changes: Changes, call: Call[None], webhook_id: UUID) -> Answer:
+@operation(
+    summary="Send a test event to a webhook",
+    description="Sends an event of type webhook.test like any other event.",
+    permission=Permission.KEY_MANAGE,
+    created=True,
+    success="The delivery. A worker sends it within about a second.",
+    idempotent=True,
+    refusals=(_DISABLED,),
+)
+async def test_webhook(changes: Changes, call: Call[None], webhook_id: UUID) -> Answer[WebhookDeliveryBody]:
     async def effect(connection: Connection, principal: Principal, webhook: WebhookBody, _: None) -> Made:
         _check_enabled(webhook)
         workspace_id = principal.workspace_id
@@ -148,32 +233,44 @@ async def test_webhook(changes: Changes, call: Call[None], webhook_id: UUID) -> 
         delivery = await _delivery(connection, workspace_id, webhook_id, delivery_id)
         return Made.plain(delivery, webhook_id, _name(webhook))
 
-    return await _perform_on(changes, call, "test_webhook", webhook_id, effect)
+    return await changes.perform(
+        call, visible_record(call, "webhook", store.get, webhook_id), ObjectType.WEBHOOK, effect
+    )
 
 
+@operation(
+    summary="List the deliveries of a webhook",
+    description="One page per call, newest first unless order=asc. Ended deliveries are kept for 30 days by default.",
+    permission=Permission.WORKSPACE_READ,
+    success="One page. next_cursor is null on the last page.",
+    cursor_must_exist=False,
+)
 async def list_webhook_deliveries(
-    access: Access, call: Call[None], webhook_id: UUID, state: DeliveryState | None, request: PageRequest
+    access: Access, call: Call[None], webhook_id: UUID, request: PageRequest, query: DeliveryQuery
 ) -> WebhookDeliveryPage:
     async def show(connection: Connection, _: Principal, __: WebhookBody) -> WebhookDeliveryPage:
         async def fetch(start: UUID, count: int) -> list[WebhookDeliveryBody]:
             order = request.newest_first
-            return await store.page_of_deliveries(connection, webhook_id, state, start, count, newest_first=order)
+            return await store.page_of_deliveries(connection, webhook_id, query.state, start, count, newest_first=order)
 
-        items, next_cursor = await take_page(request, fetch, cursor_must_exist=False)
-        return WebhookDeliveryPage(items, next_cursor)
+        return WebhookDeliveryPage(*await take_page(request, fetch))
 
-    lookup = _visible_webhook(call.workspace_id, webhook_id)
-    return await access.read(call, lookup, Permission.WORKSPACE_READ, show)
+    lookup = visible_record(call, "webhook", store.get, webhook_id)
+    return await access.read(call, lookup, show)
 
 
-async def redeliver_webhook(changes: Changes, call: Call[None], webhook_id: UUID, delivery_id: UUID) -> Answer:
-    async def lookup(connection: Connection, principal: Principal) -> WebhookDeliveryBody:
-        if principal.may_see_workspace(call.workspace_id):
-            delivery = await store.get_delivery(connection, principal.workspace_id, webhook_id, delivery_id)
-            if delivery is not None:
-                return delivery
-        raise errors.not_found("delivery")
-
+@operation(
+    summary="Send a delivery again",
+    description="Sends the same payload with the same webhook-id again, immediately, and with all retries if it fails.",
+    permission=Permission.KEY_MANAGE,
+    reads=True,
+    success="The pending delivery.",
+    idempotent=True,
+    refusals=(_DISABLED,),
+)
+async def redeliver_webhook(
+    changes: Changes, call: Call[None], webhook_id: UUID, delivery_id: UUID
+) -> Answer[WebhookDeliveryBody]:
     async def effect(connection: Connection, principal: Principal, _: WebhookDeliveryBody, __: None) -> Made:
         workspace_id = principal.workspace_id
         webhook = await _stored(connection, workspace_id, webhook_id)
@@ -182,16 +279,8 @@ async def redeliver_webhook(changes: Changes, call: Call[None], webhook_id: UUID
         shown = await _delivery(connection, workspace_id, webhook_id, delivery_id)
         return Made.plain(shown, webhook_id, _name(webhook), delivery_id=str(delivery_id))
 
-    return await changes.perform(
-        call,
-        operation="redeliver_webhook",
-        lookup=lookup,
-        permission=Permission.KEY_MANAGE,
-        reads=True,
-        resource=(webhook_id, delivery_id),
-        about=ObjectType.WEBHOOK,
-        effect=effect,
-    )
+    lookup = visible_record(call, "delivery", store.get_delivery, webhook_id, delivery_id)
+    return await changes.perform(call, lookup, ObjectType.WEBHOOK, effect)
 
 
 async def reseal_webhooks(connection: Connection, cipher: SecretCipher) -> int:
@@ -217,36 +306,6 @@ async def sweep_deliveries(database: Database, days: int, shortest_days: int, ba
         return await store.delete_old(connection, after, days, shortest_days, batch)
 
     return await walk(database, delete, LOWEST_ID, batch)
-
-
-async def _perform_on(
-    changes: Changes,
-    call: Call[Body],
-    operation: str,
-    webhook_id: UUID,
-    effect: Effect[WebhookBody, Body],
-    *,
-    reads: bool = False,
-) -> Answer:
-    return await changes.perform(
-        call,
-        operation=operation,
-        lookup=_visible_webhook(call.workspace_id, webhook_id),
-        permission=Permission.KEY_MANAGE,
-        reads=reads,
-        resource=(webhook_id,),
-        about=ObjectType.WEBHOOK,
-        effect=effect,
-    )
-
-
-def _visible_webhook(named: UUID | None, webhook_id: UUID) -> Lookup[WebhookBody]:
-    async def lookup(connection: Connection, principal: Principal) -> WebhookBody:
-        if principal.may_see_workspace(named):
-            return await _stored(connection, principal.workspace_id, webhook_id)
-        raise errors.not_found("webhook")
-
-    return lookup
 
 
 async def _stored(connection: Connection, workspace_id: UUID, webhook_id: UUID) -> WebhookBody:

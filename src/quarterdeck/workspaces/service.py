@@ -20,6 +20,7 @@ from quarterdeck.core import errors
 from quarterdeck.core.actors import ActorBody, Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import LOWEST_ID, new_id
+from quarterdeck.core.operation import Refusal, operation
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.retention import RetentionDays, retention_in_force
 from quarterdeck.db.database import Connection, Database
@@ -47,14 +48,43 @@ class FirstStart(Struct, frozen=True):
     secret: str
 
 
+@operation(
+    summary="Get the workspace",
+    description="The workspace of the key.",
+    permission=Permission.WORKSPACE_READ,
+    success="The workspace.",
+    etag=True,
+)
 async def get_workspace(access: Access, defaults: RetentionDays, call: Call[None]) -> WorkspaceBody:
     async def show(connection: Connection, _: Principal, workspace_id: UUID) -> WorkspaceBody:
         return await show_workspace(connection, workspace_id, defaults)
 
-    return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+    return await access.read(call, visible_workspace(call), show)
 
 
-async def change_workspace(changes: Changes, defaults: RetentionDays, call: Call[ChangeWorkspaceBody]) -> Answer:
+@operation(
+    summary="Change the workspace",
+    description="Sets limits of cost and tokens per day (UTC), which are checked before each step of a run, and for "
+    "how many days data is kept. Expired data is deleted within about an hour and cannot be restored. To change "
+    "`run_days`, `event_days` or `file_days`, the key needs `session.manage` too.",
+    permission=Permission.KEY_MANAGE,
+    reads=True,
+    success="The updated workspace.",
+    etag=True,
+    conditional=True,
+    idempotent=True,
+    refusals=(
+        Refusal(
+            "may_not_expire",
+            errors.exceeds_caller(rules.MAY_NOT_EXPIRE),
+            "The request changes the retention of runs, events or files, and the key lacks `session.manage`.",
+            "Use a key with both permissions, or leave these three out.",
+        ),
+    ),
+)
+async def change_workspace(
+    changes: Changes, defaults: RetentionDays, call: Call[ChangeWorkspaceBody]
+) -> Answer[WorkspaceBody]:
     """A request that changes nothing keeps the revision and writes no audit entry."""
 
     async def effect(
@@ -76,27 +106,23 @@ async def change_workspace(changes: Changes, defaults: RetentionDays, call: Call
         after = await show_workspace(connection, workspace_id, defaults)
         return Made.plain(after, workspace_id, after.name, **_changed_detail(before, after))
 
-    return await changes.perform(
-        call,
-        operation="change_workspace",
-        lookup=visible_workspace(call.workspace_id),
-        permission=Permission.KEY_MANAGE,
-        resource=(),
-        about=ObjectType.WORKSPACE,
-        effect=effect,
-        reads=True,
-    )
+    return await changes.perform(call, visible_workspace(call), ObjectType.WORKSPACE, effect)
 
 
+@operation(
+    summary="List the members of the workspace",
+    description="One page per call, newest users first unless order=asc. Includes former members.",
+    permission=Permission.WORKSPACE_READ,
+    success="One page. next_cursor is null on the last page.",
+)
 async def list_members(access: Access, call: Call[None], request: PageRequest) -> MemberPage:
     async def show(connection: Connection, _: Principal, workspace_id: UUID) -> MemberPage:
         async def fetch(start: UUID, count: int) -> list[MemberBody]:
             return await store.members(connection, workspace_id, start, count, newest_first=request.newest_first)
 
-        items, next_cursor = await take_page(request, fetch)
-        return MemberPage(items, next_cursor)
+        return MemberPage(*await take_page(request, fetch))
 
-    return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+    return await access.read(call, visible_workspace(call), show)
 
 
 # --- operator ---

@@ -8,6 +8,8 @@ from msgspec import Meta, Struct
 
 from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.example_ids import ADA, API_KEY, EVENING, SESSION
+from quarterdeck.core.operation import Query
+from quarterdeck.core.queries import Text
 from quarterdeck.core.text_types import Moment
 
 
@@ -74,13 +76,15 @@ class AuditEventPage(Struct, frozen=True):
     next_cursor: UUID | None
 
 
-class AuditFilter(Struct, frozen=True):
-    action: str | None = None
-    object_type: ObjectType | None = None
-    object_id: UUID | None = None
-    user_id: UUID | None = None
-    since: Moment | None = None
-    until: Moment | None = None
+class AuditQuery(Query, frozen=True):
+    action: Annotated[Text | None, Meta(description="Only events with this action.")] = None
+    object_type: Annotated[ObjectType | None, Meta(description="Only events for objects of this type.")] = None
+    object_id: Annotated[UUID | None, Meta(description="Only events for this object, even if it no longer exists.")] = (
+        None
+    )
+    user_id: Annotated[UUID | None, Meta(description="Only events caused by this person's credentials.")] = None
+    since: Annotated[Moment | None, Meta(description="Only events at or after this time.")] = None
+    until: Annotated[Moment | None, Meta(description="Only events before this time.")] = None
 
 
 _EVENT = AuditEventBody(

@@ -7,10 +7,11 @@ from uuid import UUID
 
 from quarterdeck.auth.access import Access, visible_workspace
 from quarterdeck.changes.audit import store
-from quarterdeck.changes.audit.model import AuditEventBody, AuditEventPage, AuditFilter, Change
+from quarterdeck.changes.audit.model import AuditEventBody, AuditEventPage, AuditQuery, Change
 from quarterdeck.core.actors import Origin, Permission, Principal
 from quarterdeck.core.call import Call
 from quarterdeck.core.ids import LOWEST_ID, new_id
+from quarterdeck.core.operation import operation
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.db.walks import Step, walk
@@ -18,8 +19,16 @@ from quarterdeck.db.walks import Step, walk
 _DELETE_BATCH = 1000
 
 
+@operation(
+    summary="List audit events",
+    description="One event for each change by the API or the operator. Inputs are not included: they are in the log "
+    "of their session. One page per call, newest first unless order=asc. Events are kept for a year by default.",
+    permission=Permission.WORKSPACE_READ,
+    success="One page. next_cursor is null on the last page.",
+    cursor_must_exist=False,
+)
 async def list_audit_events(
-    access: Access, call: Call[None], filters: AuditFilter, request: PageRequest
+    access: Access, call: Call[None], filters: AuditQuery, request: PageRequest
 ) -> AuditEventPage:
     async def show(connection: Connection, _: Principal, workspace_id: UUID) -> AuditEventPage:
         async def fetch(start: UUID, count: int) -> list[AuditEventBody]:
@@ -27,10 +36,9 @@ async def list_audit_events(
             return await store.page(connection, workspace_id, filters, start, count, newest_first=newest_first)
 
         # The event of the cursor may have expired, or may not match the filter of this call.
-        items, next_cursor = await take_page(request, fetch, cursor_must_exist=False)
-        return AuditEventPage(items, next_cursor)
+        return AuditEventPage(*await take_page(request, fetch))
 
-    return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+    return await access.read(call, visible_workspace(call), show)
 
 
 async def record_change(connection: Connection, principal: Principal, origin: Origin, change: Change) -> None:

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from quarterdeck.changes.audit.model import AuditEventBody, AuditFilter, Change, ObjectType
+from quarterdeck.changes.audit.model import AuditEventBody, AuditQuery, Change, ObjectType
 from quarterdeck.core.actors import ActorBody, Origin, Principal
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID, created_at, first_id_at
 from quarterdeck.db.database import Connection
@@ -83,7 +83,7 @@ async def add(
 
 
 async def page(
-    connection: Connection, workspace_id: UUID, filters: AuditFilter, start: UUID, count: int, *, newest_first: bool
+    connection: Connection, workspace_id: UUID, filters: AuditQuery, start: UUID, count: int, *, newest_first: bool
 ) -> list[AuditEventBody]:
     """`count` events from `start` on, inclusive."""
     query, values = _page(workspace_id, filters, start, newest_first=newest_first)
@@ -99,7 +99,7 @@ async def delete_old(connection: Connection, after: UUID, batch: int) -> Step:
 
 
 def _page(
-    workspace_id: UUID, filters: AuditFilter, start: UUID, *, newest_first: bool
+    workspace_id: UUID, filters: AuditQuery, start: UUID, *, newest_first: bool
 ) -> tuple[str, tuple[object, ...]]:
     """The statement and its parameters without the limit."""
     first, end = _span(filters, start, newest_first=newest_first)
@@ -117,7 +117,7 @@ def _page(
     return _PAGES[indexed, newest_first], (*equal, value, first, value, end, *others)
 
 
-def _span(filters: AuditFilter, start: UUID, *, newest_first: bool) -> tuple[UUID, UUID]:
+def _span(filters: AuditQuery, start: UUID, *, newest_first: bool) -> tuple[UUID, UUID]:
     """The range of ids of the page: first (inclusive) and end (exclusive)."""
     first = LOWEST_ID if filters.since is None else first_id_at(filters.since)
     end = HIGHEST_ID if filters.until is None else first_id_at(filters.until)

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import msgspec
 
-from quarterdeck.auth.access import Access, Lookup, visible_workspace
+from quarterdeck.auth.access import Access, visible_record, visible_workspace
 from quarterdeck.changes.audit.model import ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.connections.credentials import store
@@ -24,6 +24,7 @@ from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
+from quarterdeck.core.operation import Refusal, operation
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.secret_encryption import SecretCipher, SecretKeyError
 from quarterdeck.core.settings import CredentialSettings
@@ -73,24 +74,53 @@ def credential_parameters(body: CreateCredentialBody) -> Parameters:
     return Parameters(**given)
 
 
+@operation(
+    summary="List the credentials of a workspace",
+    description="One page per call, newest first unless order=asc. Without the secrets.",
+    permission=Permission.WORKSPACE_READ,
+    success="One page. next_cursor is null on the last page.",
+    cursor_must_exist=False,
+)
 async def list_credentials(access: Access, call: Call[None], request: PageRequest) -> CredentialPage:
     async def show(connection: Connection, _: Principal, workspace_id: UUID) -> CredentialPage:
         async def fetch(start: UUID, count: int) -> list[CredentialBody]:
             return await store.page(connection, workspace_id, start, count, newest_first=request.newest_first)
 
-        items, next_cursor = await take_page(request, fetch, cursor_must_exist=False)
-        return CredentialPage(items, next_cursor)
+        return CredentialPage(*await take_page(request, fetch))
 
-    return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+    return await access.read(call, visible_workspace(call), show)
 
 
+@operation(
+    summary="Create a credential",
+    description="A secret for servers that agents use. It is stored encrypted and in no response.",
+    permission=Permission.CREDENTIAL_MANAGE,
+    created=True,
+    success="The new credential, without its secret.",
+    idempotent=True,
+    etag=True,
+    refusals=(
+        Refusal(
+            "name_taken",
+            errors.conflict("This workspace already has a credential with this name."),
+            "Another credential has this name.",
+            "Use another name, or rotate the other credential.",
+        ),
+        Refusal(
+            "too_many",
+            errors.conflict("This workspace already has the maximum of 200 credentials. Delete one first."),
+            "The workspace has the maximum number of credentials (default: 200).",
+            "Delete a credential that you no longer need.",
+        ),
+    ),
+)
 async def create_credential(
     changes: Changes,
     settings: CredentialSettings,
     cipher: SecretCipher,
     tokens: OAuthTokens,
     call: Call[CreateCredentialBody],
-) -> Answer:
+) -> Answer[CredentialBody]:
     async def effect(
         connection: Connection, principal: Principal, workspace_id: UUID, body: CreateCredentialBody
     ) -> Made:
@@ -119,19 +149,26 @@ async def create_credential(
 
     return await changes.perform(
         call,
-        operation="create_credential",
-        lookup=visible_workspace(call.workspace_id),
-        permission=Permission.CREDENTIAL_MANAGE,
-        resource=(),
-        about=ObjectType.CREDENTIAL,
-        effect=effect,
+        visible_workspace(call),
+        ObjectType.CREDENTIAL,
+        effect,
         compared=lambda body: msgspec.structs.replace(body, secret=_digest(cipher, body.secret)),
     )
 
 
+@operation(
+    summary="Rotate the secret of a credential",
+    description="From now on, servers get the new secret. Everything else about the credential stays.",
+    permission=Permission.CREDENTIAL_MANAGE,
+    reads=True,
+    success="The credential, without its secret.",
+    idempotent=True,
+    etag=True,
+    conditional=True,
+)
 async def rotate_credential(
     changes: Changes, cipher: SecretCipher, call: Call[RotateCredentialBody], credential_id: UUID
-) -> Answer:
+) -> Answer[CredentialBody]:
     async def effect(
         connection: Connection, principal: Principal, _: CredentialBody, body: RotateCredentialBody
     ) -> Made:
@@ -146,18 +183,28 @@ async def rotate_credential(
 
     return await changes.perform(
         call,
-        operation="rotate_credential",
-        lookup=_visible_credential(call.workspace_id, credential_id),
-        permission=Permission.CREDENTIAL_MANAGE,
-        reads=True,
-        resource=(credential_id,),
-        about=ObjectType.CREDENTIAL,
-        effect=effect,
+        visible_record(call, "credential", store.get, credential_id),
+        ObjectType.CREDENTIAL,
+        effect,
         compared=lambda body: msgspec.structs.replace(body, secret=_digest(cipher, body.secret)),
     )
 
 
-async def delete_credential(changes: Changes, call: Call[None], credential_id: UUID) -> Answer:
+@operation(
+    summary="Delete a credential",
+    permission=Permission.CREDENTIAL_MANAGE,
+    success="The credential is deleted.",
+    conditional=True,
+    refusals=(
+        Refusal(
+            "in_use",
+            errors.conflict("An MCP server uses this credential. Change or delete the server first."),
+            "An MCP server uses the credential.",
+            "Give the server another credential, or delete it.",
+        ),
+    ),
+)
+async def delete_credential(changes: Changes, call: Call[None], credential_id: UUID) -> Answer[None]:
     async def effect(connection: Connection, principal: Principal, _: CredentialBody, __: None) -> Made:
         workspace_id = principal.workspace_id
         await store.lock(connection, workspace_id, credential_id)
@@ -170,13 +217,7 @@ async def delete_credential(changes: Changes, call: Call[None], credential_id: U
         return Made(shown=None, kept=None, object_id=credential_id, object_name=found.name, detail=detail)
 
     return await changes.perform(
-        call,
-        operation="delete_credential",
-        lookup=_visible_credential(call.workspace_id, credential_id),
-        permission=Permission.CREDENTIAL_MANAGE,
-        resource=(credential_id,),
-        about=ObjectType.CREDENTIAL,
-        effect=effect,
+        call, visible_record(call, "credential", store.get, credential_id), ObjectType.CREDENTIAL, effect
     )
 
 
@@ -212,15 +253,6 @@ async def reseal_credentials(connection: Connection, cipher: SecretCipher) -> in
     except SecretKeyError as fault:
         raise errors.conflict(f"The secret of a credential cannot be decrypted: {fault}.") from fault
     return resealed
-
-
-def _visible_credential(named: UUID | None, credential_id: UUID) -> Lookup[CredentialBody]:
-    async def lookup(connection: Connection, principal: Principal) -> CredentialBody:
-        if principal.may_see_workspace(named):
-            return await _stored(connection, principal.workspace_id, credential_id)
-        raise errors.not_found("credential")
-
-    return lookup
 
 
 async def _stored(connection: Connection, workspace_id: UUID, credential_id: UUID) -> CredentialBody:

@@ -7,9 +7,9 @@ from uuid import UUID
 
 from msgspec.structs import asdict
 
-from quarterdeck.auth.access import Access, Lookup, visible_workspace
+from quarterdeck.auth.access import Access, visible_record, visible_workspace
 from quarterdeck.changes.audit.model import ObjectType
-from quarterdeck.changes.perform import Changes, Effect, Made
+from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.connections.credentials import service as credentials
 from quarterdeck.connections.credentials.model import Authorization
 from quarterdeck.connections.credentials.oauth import OAuthTokens
@@ -20,6 +20,7 @@ from quarterdeck.connections.servers.model import (
     ChangeMcpServerBody,
     CreateMcpServerBody,
     FoundTargets,
+    McpCheckBody,
     McpServerBody,
     McpServerDetailBody,
     McpServerPage,
@@ -29,6 +30,7 @@ from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
+from quarterdeck.core.operation import Refusal, operation
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.settings import McpSettings
@@ -37,29 +39,77 @@ from quarterdeck.db.database import Connection
 
 Body = TypeVar("Body")
 
+_NAME_TAKEN = Refusal(
+    "name_taken",
+    errors.conflict(rules.NAME_TAKEN),
+    "Another MCP server of the workspace has this name.",
+    "Choose another name, or use that server.",
+)
+_MAY_NOT_SEND = Refusal(
+    "may_not_send",
+    errors.exceeds_caller(rules.MAY_NOT_SEND),
+    "The request would send a credential to a server that does not get it yet, and the key lacks `credential.manage`.",
+    "Use a key with both permissions, or leave `credential_id` out.",
+)
 
+
+@operation(
+    summary="List the MCP servers of a workspace",
+    description="One page per call, newest first unless order=asc. Get a server for its tools.",
+    permission=Permission.WORKSPACE_READ,
+    success="One page. next_cursor is null on the last page.",
+    cursor_must_exist=False,
+)
 async def list_mcp_servers(access: Access, call: Call[None], request: PageRequest) -> McpServerPage:
     async def show(connection: Connection, _: Principal, workspace_id: UUID) -> McpServerPage:
         async def fetch(start: UUID, count: int) -> list[McpServerBody]:
             return await store.page(connection, workspace_id, start, count, newest_first=request.newest_first)
 
-        items, next_cursor = await take_page(request, fetch, cursor_must_exist=False)
-        return McpServerPage(items, next_cursor)
+        return McpServerPage(*await take_page(request, fetch))
 
-    return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+    return await access.read(call, visible_workspace(call), show)
 
 
-async def get_mcp_server(access: Access, call: Call[None], server_id: UUID) -> McpServerDetailBody:
+@operation(
+    summary="Get an MCP server",
+    description="With its known tools.",
+    permission=Permission.WORKSPACE_READ,
+    success="The server.",
+    etag=True,
+)
+async def get_mcp_server(access: Access, call: Call[None], mcp_server_id: UUID) -> McpServerDetailBody:
     async def show(connection: Connection, principal: Principal, server: McpServerBody) -> McpServerDetailBody:
-        tools = await store.tools(connection, principal.workspace_id, server_id)
+        tools = await store.tools(connection, principal.workspace_id, mcp_server_id)
         return McpServerDetailBody(**asdict(server), tools=[rules.tool_body(server.name, tool) for tool in tools])
 
-    return await access.read(call, _visible_server(call.workspace_id, server_id), Permission.WORKSPACE_READ, show)
+    return await access.read(call, visible_record(call, "MCP server", store.get, mcp_server_id), show)
 
 
+@operation(
+    summary="Add an MCP server",
+    description=(
+        "Agents and sessions that name it offer its tools to the model. Give either `url` (streamable HTTP) or "
+        "`command` (stdio, configured by the operator). The server is not contacted: check it afterwards."
+    ),
+    permission=Permission.AGENT_MANAGE,
+    created=True,
+    success="The new server.",
+    idempotent=True,
+    etag=True,
+    refusals=(
+        _MAY_NOT_SEND,
+        _NAME_TAKEN,
+        Refusal(
+            "too_many",
+            errors.conflict(rules.too_many(50)),
+            "The workspace has the maximum number of MCP servers (default: 50).",
+            "Delete a server that you no longer need.",
+        ),
+    ),
+)
 async def create_mcp_server(
     changes: Changes, settings: McpSettings, offer: McpOffer, call: Call[CreateMcpServerBody]
-) -> Answer:
+) -> Answer[McpServerBody]:
     async def effect(
         connection: Connection, principal: Principal, workspace_id: UUID, body: CreateMcpServerBody
     ) -> Made:
@@ -77,27 +127,33 @@ async def create_mcp_server(
         created = await _stored(connection, workspace_id, server.id)
         return Made.plain(created, server.id, server.name, **_connection(created))
 
-    return await changes.perform(
-        call,
-        operation="create_mcp_server",
-        lookup=visible_workspace(call.workspace_id),
-        permission=Permission.AGENT_MANAGE,
-        resource=(),
-        about=ObjectType.MCP_SERVER,
-        effect=effect,
-    )
+    return await changes.perform(call, visible_workspace(call), ObjectType.MCP_SERVER, effect)
 
 
+@operation(
+    summary="Change an MCP server",
+    description=(
+        "Changes only the given fields. A new URL, command or credential applies to the next call, a new name to the "
+        "next run. The known tools stay, so that a tool with another definition is noticed."
+    ),
+    permission=Permission.AGENT_MANAGE,
+    reads=True,
+    success="The changed server.",
+    idempotent=True,
+    etag=True,
+    conditional=True,
+    refusals=(_MAY_NOT_SEND, _NAME_TAKEN),
+)
 async def change_mcp_server(
-    changes: Changes, offer: McpOffer, call: Call[ChangeMcpServerBody], server_id: UUID
-) -> Answer:
+    changes: Changes, offer: McpOffer, call: Call[ChangeMcpServerBody], mcp_server_id: UUID
+) -> Answer[McpServerBody]:
     async def effect(connection: Connection, principal: Principal, _: McpServerBody, body: ChangeMcpServerBody) -> Made:
         workspace_id = principal.workspace_id
         await store.lock_workspace(connection, workspace_id)
-        found = await _locked(connection, call, workspace_id, server_id)
+        found = await _locked(connection, call, workspace_id, mcp_server_id)
         wanted = rules.changed(found, body)
         if wanted == found:
-            return Made(shown=found, kept=found, object_id=server_id, changed=False)
+            return Made(shown=found, kept=found, object_id=mcp_server_id, changed=False)
         rules.check_may_send(principal, wanted, found)
         if (wanted.url, wanted.command) != (found.url, found.command):
             offer.check(wanted.url, wanted.command)
@@ -106,21 +162,51 @@ async def change_mcp_server(
         if wanted.credential_id is not None:
             await credentials.hold_credential(connection, workspace_id, wanted.credential_id)
         await store.change(connection, workspace_id, wanted)
-        changed = await _stored(connection, workspace_id, server_id)
-        return Made.plain(changed, server_id, changed.name, before=found.name, **_connection(changed))
+        changed = await _stored(connection, workspace_id, mcp_server_id)
+        return Made.plain(changed, mcp_server_id, changed.name, before=found.name, **_connection(changed))
 
-    return await _perform_on(changes, call, "change_mcp_server", server_id, effect, reads=True)
+    return await changes.perform(
+        call, visible_record(call, "MCP server", store.get, mcp_server_id), ObjectType.MCP_SERVER, effect
+    )
 
 
-async def delete_mcp_server(changes: Changes, call: Call[None], server_id: UUID) -> Answer:
+@operation(
+    summary="Delete an MCP server",
+    description="Agents and sessions that name it continue without its tools.",
+    permission=Permission.AGENT_MANAGE,
+    success="The server is deleted.",
+    conditional=True,
+)
+async def delete_mcp_server(changes: Changes, call: Call[None], mcp_server_id: UUID) -> Answer[None]:
     async def effect(connection: Connection, principal: Principal, _: McpServerBody, __: None) -> Made:
-        found = await _locked(connection, call, principal.workspace_id, server_id)
-        await store.delete(connection, principal.workspace_id, server_id)
-        return Made(shown=None, kept=None, object_id=server_id, object_name=found.name, detail=_connection(found))
+        found = await _locked(connection, call, principal.workspace_id, mcp_server_id)
+        await store.delete(connection, principal.workspace_id, mcp_server_id)
+        return Made(shown=None, kept=None, object_id=mcp_server_id, object_name=found.name, detail=_connection(found))
 
-    return await _perform_on(changes, call, "delete_mcp_server", server_id, effect)
+    return await changes.perform(
+        call, visible_record(call, "MCP server", store.get, mcp_server_id), ObjectType.MCP_SERVER, effect
+    )
 
 
+@operation(
+    summary="Check an MCP server",
+    description=(
+        "Connects, and lists the tools. A server that fails is a response with `ok: false` and the reason. If it "
+        "succeeds, these definitions become the known ones: the tool policy applies to them as they are now."
+    ),
+    permission=Permission.AGENT_MANAGE,
+    reads=True,
+    success="The result of the check.",
+    conditional=True,
+    refusals=(
+        Refusal(
+            "changed",
+            errors.conflict(rules.CHANGED_MEANWHILE),
+            "The server was changed during the check.",
+            "Check it again.",
+        ),
+    ),
+)
 async def check_mcp_server(
     access: Access,
     changes: Changes,
@@ -128,21 +214,19 @@ async def check_mcp_server(
     cipher: SecretCipher,
     tokens: OAuthTokens,
     call: Call[None],
-    server_id: UUID,
-) -> Answer:
+    mcp_server_id: UUID,
+) -> Answer[McpCheckBody]:
     """Check the caller before connecting, and again with the write: the server may take long. No transaction is open
     meanwhile."""
 
     async def find(
         connection: Connection, principal: Principal, server: McpServerBody
     ) -> tuple[UUID, McpServerBody, McpTarget]:
-        if not principal.may(Permission.WORKSPACE_READ):
-            raise errors.forbidden(Permission.WORKSPACE_READ)
         target = await _target(connection, cipher, tokens, principal.workspace_id, server)
         return principal.workspace_id, server, target
 
-    lookup = _visible_server(call.workspace_id, server_id)
-    workspace_id, server, target = await access.read(call, lookup, Permission.AGENT_MANAGE, find)
+    lookup = visible_record(call, "MCP server", store.get, mcp_server_id)
+    workspace_id, server, target = await access.read(call, lookup, find)
     tools: list[McpTool] = []
     failure = None
     try:
@@ -151,17 +235,19 @@ async def check_mcp_server(
         failure = storable(str(fault))
 
     async def effect(connection: Connection, _: Principal, __: McpServerBody, ___: None) -> Made:
-        found = await _locked(connection, call, workspace_id, server_id)
+        found = await _locked(connection, call, workspace_id, mcp_server_id)
         if found.revision != server.revision:
             raise errors.conflict(rules.CHANGED_MEANWHILE)
-        await store.note_check(connection, workspace_id, server_id, failure)
-        known = await store.hashes(connection, workspace_id, server_id)
+        await store.note_check(connection, workspace_id, mcp_server_id, failure)
+        known = await store.hashes(connection, workspace_id, mcp_server_id)
         if failure is None:
-            await replace_known(connection, workspace_id, server_id, tools)
+            await replace_known(connection, workspace_id, mcp_server_id, tools)
         shown = rules.check_body(server.name, known, tools, failure, datetime.now(UTC))
-        return Made.plain(shown, server_id, server.name, ok=shown.ok, tools=len(tools))
+        return Made.plain(shown, mcp_server_id, server.name, ok=shown.ok, tools=len(tools))
 
-    return await _perform_on(changes, call, "check_mcp_server", server_id, effect, reads=True)
+    return await changes.perform(
+        call, visible_record(call, "MCP server", store.get, mcp_server_id), ObjectType.MCP_SERVER, effect
+    )
 
 
 async def check_exist(connection: Connection, workspace_id: UUID, ids: list[UUID]) -> None:
@@ -229,36 +315,6 @@ async def _target(
         authorization=authorization,
         revision=revision,
     )
-
-
-async def _perform_on(
-    changes: Changes,
-    call: Call[Body],
-    operation: str,
-    server_id: UUID,
-    effect: Effect[McpServerBody, Body],
-    *,
-    reads: bool = False,
-) -> Answer:
-    return await changes.perform(
-        call,
-        operation=operation,
-        lookup=_visible_server(call.workspace_id, server_id),
-        permission=Permission.AGENT_MANAGE,
-        reads=reads,
-        resource=(server_id,),
-        about=ObjectType.MCP_SERVER,
-        effect=effect,
-    )
-
-
-def _visible_server(named: UUID | None, server_id: UUID) -> Lookup[McpServerBody]:
-    async def lookup(connection: Connection, principal: Principal) -> McpServerBody:
-        if principal.may_see_workspace(named):
-            return await _stored(connection, principal.workspace_id, server_id)
-        raise errors.not_found("MCP server")
-
-    return lookup
 
 
 async def _stored(connection: Connection, workspace_id: UUID, server_id: UUID) -> McpServerBody:

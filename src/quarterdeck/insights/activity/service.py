@@ -1,11 +1,15 @@
 """Counts the activity of a workspace."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Annotated
 from uuid import UUID
+
+from msgspec import Meta
 
 from quarterdeck.auth.access import Access, visible_workspace
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Call
+from quarterdeck.core.operation import Query, operation
 from quarterdeck.db.database import Connection
 from quarterdeck.insights.activity import store
 from quarterdeck.insights.activity.model import (
@@ -43,11 +47,22 @@ def shortened(window: Window, since: datetime) -> Window:
     return Window(window.bucket_seconds, [since, *later], window.until)
 
 
-async def get_activity(access: Access, call: Call[None], minutes: int) -> ActivityBody:
-    async def show(connection: Connection, _: Principal, workspace_id: UUID) -> ActivityBody:
-        return await count(connection, workspace_id, activity_window(datetime.now(UTC), minutes), LIMITS)
+class ActivityQuery(Query, frozen=True):
+    minutes: Annotated[int, Meta(ge=5, le=7 * 24 * 60, description="Length of the period in minutes.")] = 60
 
-    return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+
+@operation(
+    summary="Get the activity of the workspace",
+    description="Statistics for charts: runs by state, inputs, and how long runs waited for a worker, in up to 60 "
+    "intervals of equal length until now. Deleted objects are not counted.",
+    permission=Permission.WORKSPACE_READ,
+    success="The statistics, oldest interval first. Intervals without activity are included.",
+)
+async def get_activity(access: Access, call: Call[None], query: ActivityQuery) -> ActivityBody:
+    async def show(connection: Connection, _: Principal, workspace_id: UUID) -> ActivityBody:
+        return await count(connection, workspace_id, activity_window(datetime.now(UTC), query.minutes), LIMITS)
+
+    return await access.read(call, visible_workspace(call), show)
 
 
 async def count(connection: Connection, workspace_id: UUID, window: Window, limits: CountLimits) -> ActivityBody:

@@ -9,19 +9,26 @@ from quarterdeck.auth.access import Access
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Call
 from quarterdeck.core.ids import created_at, first_id_at
+from quarterdeck.core.operation import operation
+from quarterdeck.core.queries import DaysQuery
 from quarterdeck.db.database import Connection
 from quarterdeck.insights.agent_stats import store
 from quarterdeck.insights.agent_stats.model import MAX_RUNS, MAX_VERSIONS, AgentStatsBody
 
 
-async def get_agent_stats(access: Access, call: Call[None], agent_id: UUID, start: date, end: date) -> AgentStatsBody:
-    """From `start` until before `end`."""
-
+@operation(
+    summary="Get the statistics of an agent",
+    description="Runs, failures, cost and duration for each version, of runs that were created on these days (UTC). "
+    "Runs of deleted sessions are not included.",
+    permission=Permission.WORKSPACE_READ,
+    success="The statistics, newest version first.",
+)
+async def get_agent_stats(access: Access, call: Call[None], agent_id: UUID, query: DaysQuery) -> AgentStatsBody:
     async def show(connection: Connection, principal: Principal, _: AgentBody) -> AgentStatsBody:
-        return await sum_up(connection, principal.workspace_id, agent_id, start, end, MAX_RUNS)
+        return await sum_up(connection, principal.workspace_id, agent_id, query.start, query.end, MAX_RUNS)
 
-    lookup = agents.visible_agent(call.workspace_id, agent_id)
-    return await access.read(call, lookup, Permission.WORKSPACE_READ, show)
+    lookup = agents.visible_agent(call, agent_id)
+    return await access.read(call, lookup, show)
 
 
 async def sum_up(
