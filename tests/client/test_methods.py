@@ -10,6 +10,7 @@ import httpx
 import msgspec
 import pytest
 from codegen.client import current
+from codegen.sync_text import sync_text
 
 from quarterdeck.api.docs_page import resolve
 from quarterdeck.api.openapi import EXAMPLES
@@ -36,6 +37,28 @@ def test_generated_files_are_up_to_date() -> None:
     for file, text in current().items():
         if file.read_text("utf-8") != text:
             pytest.fail(f"{file.name} is out of date: run `make client`.", pytrace=False)
+
+
+def test_synchronous_code_is_written_from_asynchronous_code() -> None:
+    source = """
+import asyncio  # sync:
+async def async_walk(pages: AsyncPages) -> AsyncIterator[Item]:
+    async with aclosing(pages) as found:
+        async for page in found:
+            yield await page.read("an async function, `await`ed")
+            await asyncio.sleep(1)  # sync: time.sleep(1)
+    # sync: found.check()
+"""
+    expected = """
+
+def walk(pages: Pages) -> Iterator[Item]:
+    with closing(pages) as found:
+        for page in found:
+            yield page.read("an async function, `await`ed")
+            time.sleep(1)
+    found.check()
+"""
+    assert sync_text(source) == expected
 
 
 def test_both_clients_have_the_same_methods_with_the_same_parameters() -> None:

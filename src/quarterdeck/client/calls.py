@@ -40,7 +40,7 @@ class Policy(Struct, frozen=True):
     total_seconds: float = 60.0
 
 
-class Attempt(Struct, frozen=True):
+class AttemptResult(Struct, frozen=True):
     """The result of one attempt. `status` is None if no complete response arrived; `sent` then says whether the request
     may have reached the server."""
 
@@ -49,7 +49,7 @@ class Attempt(Struct, frozen=True):
     retry_after: float | None = None
 
 
-def may_repeat(method: str, has_idempotency_key: bool, outcome: Attempt) -> bool:
+def may_repeat(method: str, has_idempotency_key: bool, outcome: AttemptResult) -> bool:
     """Whether sending the request again may help and cannot take effect twice."""
     is_repeatable = has_idempotency_key or method in ("GET", "DELETE")
     if outcome.status is None:
@@ -158,7 +158,7 @@ class Call(Generic[T]):
         """The result of the call, or a retry. Raises the error that ends the call."""
         self._attempts += 1
         if isinstance(response, ConnectionFailed):
-            return self._retry(response, Attempt(sent=response.sent))
+            return self._retry(response, AttemptResult(sent=response.sent))
         if 200 <= response.status < 300:
             try:
                 return self._result(response)
@@ -166,12 +166,16 @@ class Call(Generic[T]):
                 message = f"This version of the client cannot read the response: {error}."
                 raise UnexpectedAnswer(message, status=response.status) from None
             except (msgspec.DecodeError, UnicodeDecodeError):
-                return self._retry(ConnectionFailed("The response is incomplete: it is not valid JSON."), Attempt())
+                return self._retry(
+                    ConnectionFailed("The response is incomplete: it is not valid JSON."), AttemptResult()
+                )
         if response.status == 404 and self.request.method == "DELETE" and self._is_effect_unknown:
             return None  # type: ignore[return-value]
-        return self._retry(error_from(response), Attempt(status=response.status, retry_after=response.retry_after))
+        return self._retry(
+            error_from(response), AttemptResult(status=response.status, retry_after=response.retry_after)
+        )
 
-    def _retry(self, error: QuarterdeckError, outcome: Attempt) -> Retry:
+    def _retry(self, error: QuarterdeckError, outcome: AttemptResult) -> Retry:
         self._is_effect_unknown |= outcome.sent if outcome.status is None else outcome.status >= 500
         if may_repeat(self.request.method, self.request.has_idempotency_key, outcome):
             seconds = wait_seconds(
