@@ -13,7 +13,7 @@ from codegen.client import current
 from codegen.sync_text import sync_text
 
 from quarterdeck.api.docs_page import resolve
-from quarterdeck.api.openapi import EXAMPLES
+from quarterdeck.api.openapi import example_of
 from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.client import AsyncClient, Client, models
 from tests.world import Server
@@ -145,9 +145,13 @@ def test_importing_the_client_imports_nothing_of_the_server() -> None:
 
 
 def test_the_client_reads_every_field_of_every_response() -> None:
-    types = {operation.success_type for operation in OPERATIONS if operation.success_type is not None}
-    assert len(types) > 20
-    for type_ in types:
-        body = msgspec.json.encode(EXAMPLES[type_])
+    examples = {
+        operation.success_type: example_of(operation, operation.success_type)
+        for operation in OPERATIONS
+        if operation.success_type is not None
+    }
+    assert len(examples) > 20
+    for type_, example in examples.items():
+        body = msgspec.json.encode(example)
         read = msgspec.json.decode(body, type=getattr(models, type_.__name__))
         assert msgspec.json.encode(read) == body, type_
