@@ -141,7 +141,8 @@ format: .venv/.dev
 openapi: .venv/.dev
 	$(BIN)/python -m tests.contract.openapi_snapshot
 
-# After the same change: the methods of the Python client are written from the route table.
+# After the same change, and after a change of an asynchronous module of the Python client: its methods are written from the
+# route table, its synchronous modules from the asynchronous ones.
 client: .venv/.dev
 	$(BIN)/python -m codegen.client
 

@@ -5,8 +5,8 @@ The client has copies of its own so that it imports nothing of the server. Types
 
 import enum
 import inspect
+import json
 import textwrap
-import typing
 from collections.abc import Iterable
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -18,10 +18,9 @@ from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType
 from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.changes.audit.model import ObjectType
 from quarterdeck.core.actors import Permission
-from quarterdeck.core.operation import Payload
+from quarterdeck.core.operation import Operation, Payload
 from quarterdeck.events.model import DeltaBody, EventBody, EventType, RetryBody
 
-MODELS = "quarterdeck.client.models"
 LINE_CHARACTERS = 112
 # Public names of the client that differ from the server's.
 _CLIENT_NAMES: dict[type, str] = {EventBody: "Event", DeltaBody: "Delta", RetryBody: "ModelRetry"}
@@ -50,7 +49,7 @@ class TypeText:
             return union(self.of(each, is_argument=is_argument) for each in _flat(arguments))
         if origin is Literal:
             self.use("typing", "Literal")
-            return f"Literal[{', '.join(map(repr, arguments))}]"
+            return f"Literal[{', '.join(map(value_text, arguments))}]"
         if origin in (list, dict):
             return f"{origin.__name__}[{', '.join(self.of(each, is_argument=is_argument) for each in arguments)}]"
         if type_ in (None, NoneType):
@@ -71,10 +70,18 @@ class TypeText:
             return "str"
         if not _is_record(type_):
             return self.use(type_.__module__, type_.__name__)
-        return client_name(type_) if self._in_models else self.use(MODELS, client_name(type_))
+        if self._in_models:
+            return client_name(type_)
+        self.use("quarterdeck.client", "models")
+        return f"models.{client_name(type_)}"
 
     def import_lines(self) -> list[str]:
         return [f"from {module} import {name}" for module, name in sorted(self.imports)]
+
+
+def value_text(value: object) -> str:
+    """`repr` with the quotation marks of the formatter."""
+    return json.dumps(value) if isinstance(value, str) else repr(value)
 
 
 def union(texts: Iterable[str]) -> str:
@@ -110,14 +117,18 @@ def models_text(note: str) -> str:
     return "\n".join([*head, "", "", "\n\n\n".join(classes)]) + "\n"
 
 
+def body_fields(operation: Operation) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """The fields of a JSON body."""
+    return () if isinstance(operation.payload, Payload) else msgspec.structs.fields(operation.payload)
+
+
 def _records() -> list[type]:
     """Every record that a method takes or returns, each after those that it refers to."""
     found: dict[type, None] = {}
     for operation in OPERATIONS:
-        if not isinstance(operation.payload, Payload):
-            # The body itself is written as parameters.
-            for hint in typing.get_type_hints(operation.payload, include_extras=True).values():
-                _collect(hint, found)
+        # The body itself is written as parameters.
+        for field in body_fields(operation):
+            _collect(field.type, found)
         _collect(operation.success_type, found)
     for extra in (DeltaBody, RetryBody, EventType):
         _collect(extra, found)
@@ -134,8 +145,8 @@ def _collect(type_: Any, found: dict[type, None]) -> None:
     if issubclass(type_, Struct):
         for base in type_.__bases__:
             _collect(base, found)
-        for hint in typing.get_type_hints(type_, include_extras=True).values():
-            _collect(hint, found)
+        for field in msgspec.structs.fields(type_):
+            _collect(field.type, found)
     found[type_] = None
 
 
@@ -153,13 +164,12 @@ def _class_text(record: Any, types: TypeText) -> str:
         members = [f"    {member.name} = {str(member.value)!r}" for member in record]
         return "\n".join([f"class {client_name(record)}(StrEnum):", *_docstring(record), *members])
     (base,) = record.__bases__
-    hints = typing.get_type_hints(record, include_extras=True)
     own = [field for field in msgspec.structs.fields(record) if field.name in record.__annotations__]
     parameters = inspect.signature(record).parameters
     is_keyword_only = any(parameters[field.name].kind is inspect.Parameter.KEYWORD_ONLY for field in own)
     options = "frozen=True, kw_only=True" if is_keyword_only else "frozen=True"
     head = f"class {client_name(record)}({'Struct' if base is Struct else client_name(base)}, {options}):"
-    fields = [line for field in own for line in _field_lines(field, hints[field.name], types)]
+    fields = [line for field in own for line in _field_lines(field, types)]
     return "\n".join([head, *_docstring(record), *fields])
 
 
@@ -169,7 +179,7 @@ def _docstring(record: type) -> list[str]:
     return [f'    """{inspect.cleandoc(text)}"""', ""] if text else []
 
 
-def _field_lines(field: msgspec.structs.FieldInfo, hint: Any, types: TypeText) -> list[str]:
+def _field_lines(field: msgspec.structs.FieldInfo, types: TypeText) -> list[str]:
     default = default_text(field)
     if isinstance(field.default, Struct):
         assert field.default == type(field.default)(), f"no source text for {field.default}"
@@ -182,8 +192,8 @@ def _field_lines(field: msgspec.structs.FieldInfo, hint: Any, types: TypeText) -
     elif field.encode_name != field.name:
         assert default is None, f"no source text for {field.name}"
         default = f"{types.use('msgspec', 'field')}(name={field.encode_name!r})"
-    lines = [f"    {field.name}: {types.of(hint)}" + ("" if default is None else f" = {default}")]
-    description = _description(hint)
+    lines = [f"    {field.name}: {types.of(field.type)}" + ("" if default is None else f" = {default}")]
+    description = _description(field.type)
     if description is not None:
         text = textwrap.fill(f'"""{description}"""', LINE_CHARACTERS, break_long_words=False)
         lines.append(textwrap.indent(text, " " * 4))
@@ -206,4 +216,4 @@ def default_text(field: msgspec.structs.FieldInfo) -> str | None:
     if field.default is NODEFAULT:
         return None
     assert field.default is None or type(field.default) in (bool, int, str), f"no source text for {field.default}"
-    return repr(field.default)
+    return value_text(field.default)

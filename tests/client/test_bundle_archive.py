@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from quarterdeck.client import InvalidBundle
-from quarterdeck.client.bundle_archive import bundle_files, open_archive, pack_folder
-from quarterdeck.client.gitignore import IgnoreRules, parse_patterns
+from quarterdeck.client.bundle_archive import IgnoreRules, bundle_files, open_archive, pack_folder, parse_patterns
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills.archive import read_bundle
 from quarterdeck.skills.model import Bundle, BundleError

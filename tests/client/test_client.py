@@ -182,14 +182,14 @@ async def test_a_download_is_complete_or_leaves_the_file_alone(
     async with opened(kind, server.url, world.key) as client:
         target = tmp_path / "document.json"
         target.write_text("old")
-        size = await client.call("_download", document, {}, {}, target, lambda done, total: seen.append(done))
+        size = await client.call("_download", document, target, lambda done, total: seen.append(done))
         assert target.read_bytes() == expected
         assert size == len(expected) == seen[-1]
         into = io.BytesIO()
-        await client.call("_download", document, {}, {}, into, None)
+        await client.call("_download", document, into, None)
         assert into.getvalue() == expected
         with pytest.raises(NotFound):
-            await client.call("_download", Operation("x", "GET", "/v1/nothing"), {}, {}, target, None)
+            await client.call("_download", Operation("x", "GET", "/v1/nothing"), target, None)
     assert target.read_bytes() == expected
     assert list(tmp_path.iterdir()) == [target]
 
@@ -383,5 +383,5 @@ def test_unset_is_left_out_and_none_is_sent() -> None:
     from quarterdeck.client.operations import CHANGE_SESSION
     from quarterdeck.client.requests import build
 
-    made = build(CHANGE_SESSION, {"session_id": UUID(int=1)}, {}, {"title": UNSET, "model": None})
+    made = build(CHANGE_SESSION, path={"session_id": UUID(int=1)}, body={"title": UNSET, "model": None})
     assert made.content == b'{"model":null}'

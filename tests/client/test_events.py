@@ -14,10 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.client import ConnectionFailed, Delta, Event, Internal, ModelRetry, NotFound, Unauthorized, sse
-from quarterdeck.client.event_follower import EventFollower
+from quarterdeck.client import (
+    ConnectionFailed,
+    Delta,
+    Event,
+    Internal,
+    ModelRetry,
+    NotFound,
+    Unauthorized,
+    event_stream,
+)
+from quarterdeck.client.event_stream import EventFollower, Message, Parser
 from quarterdeck.client.operations import LIST_SESSION_EVENTS
-from quarterdeck.client.sse import Message, Parser
 from tests import world as worlds
 from tests.client import faulty_proxy as bad
 from tests.client.both_clients import KINDS, Both, opened
@@ -355,7 +363,7 @@ def test_a_long_line_in_small_chunks_is_searched_once(monkeypatch: pytest.Monkey
             searched += len(chunk)
             return re.split(rb"\r\n|\n|\r", chunk)
 
-    monkeypatch.setattr(sse, "_LINE_END", Counted())
+    monkeypatch.setattr(event_stream, "_LINE_END", Counted())
     line = b"data: " + b"x" * 1_000_000 + b"\n\n"
     parser = Parser()
     found = [message for at in range(0, len(line), 100) for message in parser.feed(line[at : at + 100])]

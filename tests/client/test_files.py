@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.client import InvalidArgument, InvalidRequest, retry
+from quarterdeck.client import InvalidArgument, InvalidRequest, calls
 from tests.client import faulty_proxy as bad
 from tests.client.both_clients import KINDS, opened
 from tests.client.faulty_proxy import Exchange, Proxy
@@ -17,7 +17,7 @@ CONTENT = os.urandom(300_000)
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "_FIRST_SECONDS", 0.01)
+    monkeypatch.setattr(calls, "_FIRST_SECONDS", 0.01)
 
 
 async def cuts_in_half(exchange: Exchange) -> None:

@@ -10,9 +10,10 @@ import httpx
 import msgspec
 import pytest
 from codegen.client import current
+from codegen.sync_text import sync_text
 
 from quarterdeck.api.docs_page import resolve
-from quarterdeck.api.openapi import EXAMPLES
+from quarterdeck.api.openapi import example_of
 from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.client import AsyncClient, Client, models
 from tests.world import Server
@@ -36,6 +37,28 @@ def test_generated_files_are_up_to_date() -> None:
     for file, text in current().items():
         if file.read_text("utf-8") != text:
             pytest.fail(f"{file.name} is out of date: run `make client`.", pytrace=False)
+
+
+def test_synchronous_code_is_written_from_asynchronous_code() -> None:
+    source = """
+import asyncio  # sync:
+async def async_walk(pages: AsyncPages) -> AsyncIterator[Item]:
+    async with aclosing(pages) as found:
+        async for page in found:
+            yield await page.read("an async function, `await`ed")
+            await asyncio.sleep(1)  # sync: time.sleep(1)
+    # sync: found.check()
+"""
+    expected = """
+
+def walk(pages: Pages) -> Iterator[Item]:
+    with closing(pages) as found:
+        for page in found:
+            yield page.read("an async function, `await`ed")
+            time.sleep(1)
+    found.check()
+"""
+    assert sync_text(source) == expected
 
 
 def test_both_clients_have_the_same_methods_with_the_same_parameters() -> None:
@@ -122,9 +145,13 @@ def test_importing_the_client_imports_nothing_of_the_server() -> None:
 
 
 def test_the_client_reads_every_field_of_every_response() -> None:
-    types = {operation.success_type for operation in OPERATIONS if operation.success_type is not None}
-    assert len(types) > 20
-    for type_ in types:
-        body = msgspec.json.encode(EXAMPLES[type_])
+    examples = {
+        operation.success_type: example_of(operation, operation.success_type)
+        for operation in OPERATIONS
+        if operation.success_type is not None
+    }
+    assert len(examples) > 20
+    for type_, example in examples.items():
+        body = msgspec.json.encode(example)
         read = msgspec.json.decode(body, type=getattr(models, type_.__name__))
         assert msgspec.json.encode(read) == body, type_

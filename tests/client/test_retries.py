@@ -19,9 +19,9 @@ from quarterdeck.client import (
     TooManyRequests,
     Unauthorized,
     UnexpectedAnswer,
+    async_connection,
+    calls,
     connection,
-    retry,
-    transport,
 )
 from tests.client import faulty_proxy as bad
 from tests.client.both_clients import KINDS, Both, opened
@@ -55,7 +55,7 @@ mostly_long = pytest.mark.parametrize(
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "_FIRST_SECONDS", 0.01)
+    monkeypatch.setattr(calls, "_FIRST_SECONDS", 0.01)
 
 
 @asynccontextmanager
@@ -198,7 +198,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def sleep(seconds: float) -> None:
         found.append(seconds)
 
-    monkeypatch.setattr(transport, "sleep", sleep)
+    monkeypatch.setattr(async_connection, "asyncio", SimpleNamespace(sleep=sleep))
     monkeypatch.setattr(connection, "time", SimpleNamespace(sleep=found.append, monotonic=time.monotonic))
     return found
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.client.retry import Outcome, Policy, may_repeat, retry_after_seconds, wait_seconds
+from quarterdeck.client.calls import AttemptResult, Policy, may_repeat, retry_after_seconds, wait_seconds
 
-LOST = Outcome()
-NOT_SENT = Outcome(sent=False)
+LOST = AttemptResult()
+NOT_SENT = AttemptResult(sent=False)
 
 
 @pytest.mark.parametrize(
@@ -22,23 +22,26 @@ NOT_SENT = Outcome(sent=False)
         ("POST", False, LOST, False),
         ("PATCH", False, LOST, False),
         ("POST", False, NOT_SENT, True),
-        ("POST", False, Outcome(429), True),
-        ("POST", False, Outcome(503), False),
-        ("POST", True, Outcome(503), True),
-        ("POST", True, Outcome(500), True),
-        ("GET", False, Outcome(502), True),
-        ("DELETE", False, Outcome(503), True),
-        ("POST", True, Outcome(409), False),
-        ("POST", True, Outcome(409, retry_after=0.0), True),
-        ("POST", False, Outcome(409, retry_after=0.0), True),
-        ("POST", True, Outcome(408), True),
-        ("GET", False, Outcome(408), True),
-        ("POST", False, Outcome(408), False),
-        *(("GET", False, Outcome(status), False) for status in (304, 307, 400, 401, 403, 404, 412, 413, 426)),
-        *(("POST", True, Outcome(status, retry_after=1.0), False) for status in (400, 401, 403, 404, 412, 413, 426)),
+        ("POST", False, AttemptResult(429), True),
+        ("POST", False, AttemptResult(503), False),
+        ("POST", True, AttemptResult(503), True),
+        ("POST", True, AttemptResult(500), True),
+        ("GET", False, AttemptResult(502), True),
+        ("DELETE", False, AttemptResult(503), True),
+        ("POST", True, AttemptResult(409), False),
+        ("POST", True, AttemptResult(409, retry_after=0.0), True),
+        ("POST", False, AttemptResult(409, retry_after=0.0), True),
+        ("POST", True, AttemptResult(408), True),
+        ("GET", False, AttemptResult(408), True),
+        ("POST", False, AttemptResult(408), False),
+        *(("GET", False, AttemptResult(status), False) for status in (304, 307, 400, 401, 403, 404, 412, 413, 426)),
+        *(
+            ("POST", True, AttemptResult(status, retry_after=1.0), False)
+            for status in (400, 401, 403, 404, 412, 413, 426)
+        ),
     ],
 )
-def test_may_repeat(method: str, keyed: bool, outcome: Outcome, expected: bool) -> None:
+def test_may_repeat(method: str, keyed: bool, outcome: AttemptResult, expected: bool) -> None:
     assert may_repeat(method, keyed, outcome) is expected
 
 

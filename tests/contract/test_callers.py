@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from quarterdeck.api.openapi import EXAMPLES
+from quarterdeck.api.openapi import example_of
 from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.core.actors import CredentialKind, Permission
 from quarterdeck.core.operation import Operation, Payload
@@ -40,7 +40,7 @@ BODIES: dict[str, Any] = {
 def body_of(operation: Operation) -> Any:
     if operation.name in BODIES:
         return BODIES[operation.name]
-    return msgspec.to_builtins(EXAMPLES[operation.payload])
+    return msgspec.to_builtins(example_of(operation, operation.payload))
 
 
 class Objects(Struct, frozen=True):

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import httpx
 
-from quarterdeck.client.retry import may_repeat
+from quarterdeck.client.calls import may_repeat
 from tests.fleet.answerer import Answerer
 from tests.fleet.deployment import Deployment
 from tests.fleet.history import Answer, History, Intent, Kind

@@ -6,7 +6,7 @@ import time
 
 import httpx
 
-from quarterdeck.client.retry import Outcome, may_repeat, retry_after_seconds
+from quarterdeck.client.calls import AttemptResult, may_repeat, retry_after_seconds
 from quarterdeck.core.errors import ErrorCode
 from tests.fleet.deployment import Deployment
 from tests.fleet.history import Answer, Attempt, History
@@ -36,7 +36,7 @@ class Requests:
             return self.http.build_request(method, api.url + path, headers=headers, content=body)
         return self.http.build_request(method, api.url + path, headers=headers, json=body)
 
-    async def send(self, request: httpx.Request) -> tuple[Answer | None, Outcome]:
+    async def send(self, request: httpx.Request) -> tuple[Answer | None, AttemptResult]:
         """One attempt."""
         api, began = f"{request.url.host}:{request.url.port}", time.monotonic()
         try:
@@ -45,14 +45,14 @@ class Requests:
             sent = not isinstance(fault, httpx.ConnectError | httpx.ConnectTimeout)
             attempt = Attempt(api, type(fault).__name__, began, time.monotonic(), is_proper=False)
             self._history.attempts.append(attempt)
-            return None, Outcome(sent=sent)
+            return None, AttemptResult(sent=sent)
         ended = time.monotonic()
         is_proper = self.check(response)
         self._history.attempts.append(Attempt(api, str(response.status_code), began, ended, is_proper))
         retry_after = retry_after_seconds(response.headers.get("retry-after"), response.headers.get("date"))
         replayed = response.headers.get("idempotency-replayed") == "true"
         answer = Answer(response.status_code, response.content, replayed)
-        return answer, Outcome(response.status_code, retry_after=retry_after)
+        return answer, AttemptResult(response.status_code, retry_after=retry_after)
 
     async def send_until_answered(
         self, rng: random.Random, method: str, path: str, body: object = None, idempotency_key: str | None = None

@@ -1,5 +1,6 @@
 """Generates the OpenAPI 3.1 document from the route table and the types that the handlers use."""
 
+import sys
 from collections.abc import Iterable
 from importlib.metadata import version
 from typing import Any
@@ -9,7 +10,6 @@ from msgspec import Struct
 from starlette.responses import Response
 from starlette.types import Receive, Scope
 
-from quarterdeck.agents import model as agent_definitions
 from quarterdeck.api.endpoint import Respond
 from quarterdeck.api.error_docs import LIMIT_HEADERS, ErrorResponses, noun
 from quarterdeck.api.openapi_parts import (
@@ -23,56 +23,10 @@ from quarterdeck.api.openapi_parts import (
     camel_case,
     reference,
 )
-from quarterdeck.api_keys import model as api_keys
-from quarterdeck.auth import model as auth
-from quarterdeck.changes.audit import model as audit
-from quarterdeck.connections.credentials import model as credentials
-from quarterdeck.connections.servers import model as mcp_servers
 from quarterdeck.core.operation import Operation, Payload, QueryParameter
-from quarterdeck.events import model as events
-from quarterdeck.files import model as files
 from quarterdeck.http.request import BYTES, GZIP
 from quarterdeck.http.responses import JSON, ErrorBody, json_response
 from quarterdeck.http.schemas import BINARY, NUMBER, UUID
-from quarterdeck.insights.activity import model as activity
-from quarterdeck.insights.agent_stats import model as agent_stats
-from quarterdeck.insights.usage import model as usage
-from quarterdeck.models import catalog as agents
-from quarterdeck.runs import action_model as actions
-from quarterdeck.runs import model as runs
-from quarterdeck.session_files import model as workspace_files
-from quarterdeck.sessions import model as sessions
-from quarterdeck.sessions import token_model as session_tokens
-from quarterdeck.skills import model as skills
-from quarterdeck.webhooks import model as webhooks
-from quarterdeck.workspaces import model as workspaces
-
-# One example value of each request and response type, for the OpenAPI document.
-
-_PACKAGES = (
-    actions,
-    activity,
-    agent_definitions,
-    agent_stats,
-    agents,
-    api_keys,
-    audit,
-    auth,
-    credentials,
-    events,
-    files,
-    mcp_servers,
-    runs,
-    session_tokens,
-    sessions,
-    skills,
-    usage,
-    webhooks,
-    workspace_files,
-    workspaces,
-)
-EXAMPLES: dict[Any, Struct] = {type(example): example for package in _PACKAGES for example in package.EXAMPLES}
-
 
 Json = dict[str, Any]
 
@@ -177,7 +131,7 @@ def _operation(operation: Operation, ref_of: dict[Any, Json], errors: ErrorRespo
         content: Json = {_BINARY_BODIES[operation.payload]: {"schema": BINARY}}
         described["requestBody"] = {"required": True, "content": content}
     elif operation.payload is not Payload.NONE:
-        content = {JSON: _media(ref_of[operation.payload], operation.payload)}
+        content = {JSON: _media(operation, ref_of[operation.payload], operation.payload)}
         described["requestBody"] = {"required": True, "content": content}
     described["responses"] = {
         str(operation.success_status): _success(operation, ref_of.get(operation.success_type)),
@@ -235,8 +189,15 @@ def _can_be_cached(operation: Operation) -> bool:
     return operation.download is not None or (operation.etag and operation.method == "GET")
 
 
-def _media(schema: Json, type_: Any) -> Json:
-    example = EXAMPLES.get(type_)
+def example_of(operation: Operation, type_: Any) -> Struct | None:
+    """From `EXAMPLES` in the modules with the types of the operation."""
+    types = [each for each in (operation.payload, operation.success_type) if each is not None]
+    found = (example for each in types for example in getattr(sys.modules[each.__module__], "EXAMPLES", ()))
+    return next((example for example in found if type(example) is type_), None)
+
+
+def _media(operation: Operation, schema: Json, type_: Any) -> Json:
+    example = example_of(operation, type_)
     return {"schema": schema} if example is None else {"schema": schema, "example": msgspec.to_builtins(example)}
 
 
@@ -255,7 +216,7 @@ def _success(operation: Operation, schema: Json | None) -> Json:
         "headers": {name: reference("headers", name) for name in headers},
     }
     if schema is not None:
-        content = {JSON: _media(schema, operation.success_type)}
+        content = {JSON: _media(operation, schema, operation.success_type)}
         described["content"] = content | (EVENT_STREAM_CONTENT if operation.log else {})
     return described
 

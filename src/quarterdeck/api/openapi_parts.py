@@ -33,6 +33,14 @@ def _digits_up_to(largest: int) -> str:
     return f"^([0-9]{{1,{length - 1}}}|{'|'.join(smaller)}|{digits})$"
 
 
+def _header(name: str, description: str, schema: Json, *, required: bool = False) -> Json:
+    return {"name": name, "in": "header", "required": required, "description": description, "schema": schema}
+
+
+def _query(name: str, description: str, schema: Json) -> Json:
+    return {"name": name, "in": "query", "required": False, "description": description, "schema": schema}
+
+
 DESCRIPTION = """\
 Quarterdeck runs agents in sessions. An input to a session starts a run, or steers the active run. Workspaces hold \
 API keys, sessions and skills.
@@ -65,107 +73,62 @@ query parameter that the operation does not have is refused. Content-Encoding is
 """
 
 PARAMETERS: Json = {
-    "Workspace": {
-        "name": "Service-Workspace",
-        "in": "header",
-        "required": False,
-        "description": "ID of the workspace. Default: the workspace of the credential.",
-        "schema": UUID,
-    },
-    "RequiredWorkspace": {
-        "name": "Service-Workspace",
-        "in": "header",
-        "required": True,
-        "description": "ID of the workspace.",
-        "schema": UUID,
-    },
-    "IdempotencyKey": {
-        "name": "Idempotency-Key",
-        "in": "header",
-        "required": False,
-        "description": "A unique value of printable characters. A repeated request with the same key takes effect "
-        "once.",
+    "Workspace": _header("Service-Workspace", "ID of the workspace. Default: the workspace of the credential.", UUID),
+    "RequiredWorkspace": _header("Service-Workspace", "ID of the workspace.", UUID, required=True),
+    "IdempotencyKey": _header(
+        "Idempotency-Key",
+        "A unique value of printable characters. A repeated request with the same key takes effect once.",
         # Excludes the non-printable characters of Latin-1. No portable pattern covers the others.
-        "schema": {
+        {
             "type": "string",
             "minLength": 1,
             "maxLength": 255,
             "pattern": r"^[^\u0000-\u001f\u007f-\u00a0\u00ad]*$",
         },
-    },
-    "IfMatch": {
-        "name": "If-Match",
-        "in": "header",
-        "required": False,
-        "description": "One or more ETags with their quotes, or `*`. If none is current, nothing is done and the "
-        "response is 412.",
-        "schema": {"type": "string", "pattern": HEADER_PATTERN},
-    },
-    "IfNoneMatch": {
-        "name": "If-None-Match",
-        "in": "header",
-        "required": False,
-        "description": "ETag of the cached response. If it is still current, the response is 304.",
-        "schema": {"type": "string"},
-    },
-    "Range": {
-        "name": "Range",
-        "in": "header",
-        "required": False,
-        "description": "Bytes to return: `bytes=0-1023`, `bytes=1024-` or `bytes=-1024`. Multiple ranges return the "
-        "whole content.",
-        "schema": {"type": "string"},
-    },
-    "IfRange": {
-        "name": "If-Range",
-        "in": "header",
-        "required": False,
-        "description": "ETag of the partial content. If it is not current, Range is ignored.",
-        "schema": {"type": "string"},
-    },
-    "Limit": {
-        "name": "limit",
-        "in": "query",
-        "required": False,
-        "description": "Maximum number of items.",
-        "schema": {"type": "integer", "format": "int64", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT},
-    },
-    "After": {
-        "name": "after",
-        "in": "query",
-        "required": False,
-        "description": "The `next_cursor` of the previous page. Default: the first page.",
-        "schema": UUID,
-    },
-    "AfterPath": {
-        "name": "after",
-        "in": "query",
-        "required": False,
-        "description": "The `next_cursor` of the previous page: a path. Default: the first page.",
-        "schema": {"type": "string", "maxLength": 1024, "pattern": "^[^\\u0000]*$"},
-    },
-    "AfterEvent": {
-        "name": "after",
-        "in": "query",
-        "required": False,
-        "description": "ID of the last event read. Default: 0, from the beginning.",
-        "schema": {"type": "integer", "format": "int64", "minimum": 0, "maximum": MAX_EVENT_ID},
-    },
-    "LastEventId": {
-        "name": "Last-Event-ID",
-        "in": "header",
-        "required": False,
-        "description": "Like `after`, which it overrides. Sent by browsers when they reconnect to a stream.",
+    ),
+    "IfMatch": _header(
+        "If-Match",
+        "One or more ETags with their quotes, or `*`. If none is current, nothing is done and the response is 412.",
+        {"type": "string", "pattern": HEADER_PATTERN},
+    ),
+    "IfNoneMatch": _header(
+        "If-None-Match", "ETag of the cached response. If it is still current, the response is 304.", {"type": "string"}
+    ),
+    "Range": _header(
+        "Range",
+        "Bytes to return: `bytes=0-1023`, `bytes=1024-` or `bytes=-1024`. Multiple ranges return the whole content.",
+        {"type": "string"},
+    ),
+    "IfRange": _header(
+        "If-Range", "ETag of the partial content. If it is not current, Range is ignored.", {"type": "string"}
+    ),
+    "Limit": _query(
+        "limit",
+        "Maximum number of items.",
+        {"type": "integer", "format": "int64", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT},
+    ),
+    "After": _query("after", "The `next_cursor` of the previous page. Default: the first page.", UUID),
+    "AfterPath": _query(
+        "after",
+        "The `next_cursor` of the previous page: a path. Default: the first page.",
+        {"type": "string", "maxLength": 1024, "pattern": "^[^\\u0000]*$"},
+    ),
+    "AfterEvent": _query(
+        "after",
+        "ID of the last event read. Default: 0, from the beginning.",
+        {"type": "integer", "format": "int64", "minimum": 0, "maximum": MAX_EVENT_ID},
+    ),
+    "LastEventId": _header(
+        "Last-Event-ID",
+        "Like `after`, which it overrides. Sent by browsers when they reconnect to a stream.",
         # A string, as every header is: tools that test a server against the document send it unchanged.
-        "schema": {"type": "string", "format": "int64", "pattern": _digits_up_to(MAX_EVENT_ID)},
-    },
-    "Order": {
-        "name": "order",
-        "in": "query",
-        "required": False,
-        "description": "Newest first (`desc`) or oldest first (`asc`).",
-        "schema": {"type": "string", "enum": ["asc", "desc"], "default": "desc"},
-    },
+        {"type": "string", "format": "int64", "pattern": _digits_up_to(MAX_EVENT_ID)},
+    ),
+    "Order": _query(
+        "order",
+        "Newest first (`desc`) or oldest first (`asc`).",
+        {"type": "string", "enum": ["asc", "desc"], "default": "desc"},
+    ),
 }
 
 EVENT_STREAM_CONTENT: Json = {

@@ -6,7 +6,7 @@ import os
 import ssl
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from socket import socket
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
@@ -16,9 +16,7 @@ from quarterdeck.client import Client, ConnectionFailed
 from quarterdeck.client.calls import Response
 
 if TYPE_CHECKING:
-    import httpx
-
-    from quarterdeck.client.event_follower import EventFollower
+    from quarterdeck.client.event_stream import EventFollower
     from quarterdeck.client.models import Delta, Event
     from quarterdeck.client.requests import Id, Request
     from quarterdeck.client.transfers import Download, Upload
@@ -71,10 +69,9 @@ class CommandClient(Client):
         path: "Mapping[str, Id | int]",
         workspace_id: "Id | None",
         silence_seconds: float,
-        opened: "Callable[[httpx.Response], None]" = lambda response: None,
     ) -> "Generator[Event | Delta, None, None]":
         self._open_httpx()
-        return super()._follow(follower, path, workspace_id, silence_seconds, opened)
+        return super()._follow(follower, path, workspace_id, silence_seconds)
 
     def _needs_proxy(self) -> bool:
         if self._target.is_local_http:

@@ -18,8 +18,8 @@ from quarterdeck.core.ids import LOWEST_ID, parse_id
 
 if TYPE_CHECKING:
     from quarterdeck.client import Client
+    from quarterdeck.client.calls import Page
     from quarterdeck.client.models import ActionBody, AgentBody, SkillBody
-    from quarterdeck.client.pages import Page
 
 _PREFIX = re.compile("[0-9a-f]{4,32}")
 _PAGE_ITEMS = 200

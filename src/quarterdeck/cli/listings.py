@@ -9,7 +9,7 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     from quarterdeck.client import Client
-    from quarterdeck.client.pages import Page
+    from quarterdeck.client.calls import Page
     from quarterdeck.core.actors import ActorBody
 
 Order = Literal["asc", "desc"]

@@ -1,27 +1,38 @@
-"""`connection.py` for asyncio. Apart from `await`, the two are the same."""
+"""The I/O of the client: sends requests and waits. Decisions are in `calls.py` and `event_stream.py`."""
 
+import asyncio  # sync:
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import closing
 from copy import copy
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from quarterdeck.client import requests
-from quarterdeck.client.calls import Call, Response, Retry
+from quarterdeck.client.calls import AsyncFetch, Call, Cursor, Item, Policy, Response, Retry
 from quarterdeck.client.errors import ConnectionFailed
-from quarterdeck.client.event_follower import EVENT_STREAM, EventFollower
+from quarterdeck.client.event_stream import EVENT_STREAM, EventFollower
 from quarterdeck.client.models import Delta, Event
-from quarterdeck.client.requests import Id, IfMatch, Operation, Request
-from quarterdeck.client.retry import Policy
+from quarterdeck.client.requests import Id, Operation, Options, Request
 from quarterdeck.client.tool_calls import ToolCalls
 from quarterdeck.client.transfers import Download, Progress, Sink, Source, Upload
-from quarterdeck.client.version import client_name
 
 if TYPE_CHECKING:
     import httpx
 
 T = TypeVar("T")
+
+
+async def async_walk(fetch: AsyncFetch[Cursor, Item]) -> AsyncIterator[Item]:
+    """The items of all pages. Pages are fetched as needed."""
+    after = None
+    while True:
+        page = await fetch(after)
+        for item in page.items:
+            yield item
+        after = page.next_cursor
+        if after is None:
+            return
 
 
 class AsyncConnection:
@@ -37,14 +48,17 @@ class AsyncConnection:
         allow_http: bool = False,
     ) -> None:
         """`timeout` limits each wait for the server. `retries` and `retry_seconds` limit all attempts of a call."""
-        from quarterdeck.client import transport
-
-        self._transport = transport
-        self._target = requests.target(base_url, key, workspace_id, client_name(), allow_http=allow_http)
+        self._target = requests.target(base_url, key, workspace_id, allow_http=allow_http)
         self._policy = Policy(retries, retry_seconds)
         self._timeout = timeout
         self._tool_calls = ToolCalls()
-        self._http = transport.open_async_http(self._target, timeout)
+        self._open()
+
+    def _open(self) -> None:
+        from quarterdeck.client import transport
+
+        self._transport = transport
+        self._http = transport.async_open_http(self._target, self._timeout)
 
     def _without_retries(self) -> Self:
         """A client with the same connections, for callers that retry by themselves."""
@@ -70,65 +84,44 @@ class AsyncConnection:
         self,
         operation: Operation,
         result_type: type[T],
-        path: Mapping[str, Id | int],
-        query: Mapping[str, object],
-        body: Mapping[str, object] | None = None,
         *,
-        if_match: IfMatch | None = None,
-        idempotency_key: str | None = None,
-        workspace_id: Id | None = None,
+        path: Mapping[str, Id | int] | None = None,
+        query: Mapping[str, object] | None = None,
+        body: Mapping[str, object] | None = None,
+        **options: Unpack[Options],
     ) -> T:
-        request = requests.build(
-            operation,
-            path,
-            query,
-            body,
-            if_match=if_match,
-            idempotency_key=idempotency_key,
-            workspace_id=workspace_id,
-        )
+        request = requests.build(operation, path=path, query=query, body=body, **options)
         return await self._run(Call(request, result_type, self._policy))
 
     async def _upload(
         self,
         operation: Operation,
         result_type: type[T],
-        path: Mapping[str, Id | int],
-        query: Mapping[str, object],
         content: Source,
         media_type: str,
         progress: Progress | None,
         *,
-        if_match: IfMatch | None = None,
-        idempotency_key: str | None = None,
-        workspace_id: Id | None = None,
+        path: Mapping[str, Id | int] | None = None,
+        query: Mapping[str, object] | None = None,
+        **options: Unpack[Options],
     ) -> T:
         with closing(Upload(content, progress)) as upload:
-            request = requests.build(
-                operation,
-                path,
-                query,
-                None,
-                if_match=if_match,
-                idempotency_key=idempotency_key,
-                workspace_id=workspace_id,
-                headers={"Content-Type": requests.media_type(media_type), "Content-Length": str(upload.total)},
-            )
+            headers = {"Content-Type": requests.media_type(media_type), "Content-Length": str(upload.total)}
+            request = requests.build(operation, path=path, query=query, headers=headers, **options)
             return await self._run(Call(request, result_type, self._policy), upload=upload)
 
     async def _download(
         self,
         operation: Operation,
-        path: Mapping[str, Id | int],
-        query: Mapping[str, object],
         to: Sink,
         progress: Progress | None,
         *,
-        workspace_id: Id | None = None,
+        path: Mapping[str, Id | int] | None = None,
+        query: Mapping[str, object] | None = None,
         media_type: str = "*/*",
+        **options: Unpack[Options],
     ) -> int:
-        headers = {"Accept": media_type}
-        request = requests.build(operation, path, query, None, workspace_id=workspace_id, headers=headers)
+        request = requests.build(operation, path=path, query=query, headers={"Accept": media_type}, **options)
         with closing(Download(progress)) as download:
             await self._run(Call(request, type(None), self._policy), download=download)
             return download.save(to)
@@ -142,20 +135,17 @@ class AsyncConnection:
             outcome = call.handle(response)
             if not isinstance(outcome, Retry):
                 return outcome
-            await self._transport.sleep(outcome.seconds)
+            await asyncio.sleep(outcome.seconds)  # sync: time.sleep(outcome.seconds)
 
     async def _send(
         self, request: Request, upload: Upload | None, download: Download | None
     ) -> Response | ConnectionFailed:
+        url = self._target.base_url + request.path
         headers = request.headers if download is None else request.headers | download.headers()
-        content = request.content if upload is None else upload.chunks_async()
+        content = request.content if upload is None else upload.async_chunks()
         try:
             async with self._http.stream(
-                request.method,
-                self._target.base_url + request.path,
-                params=request.query,
-                headers=headers,
-                content=content,
+                request.method, url, params=request.query, headers=headers, content=content
             ) as response:
                 return await self._receive(response, download)
         except self._transport.TransportError as error:
@@ -185,13 +175,14 @@ class AsyncConnection:
         timeout = self._transport.timeouts(silence_seconds)
         while True:
             headers = follower.headers()
-            request = requests.build(follower.operation, path, {}, None, workspace_id=workspace_id, headers=headers)
+            request = requests.build(follower.operation, path=path, workspace_id=workspace_id, headers=headers)
             try:
                 url = self._target.base_url + request.path
                 async with self._http.stream("GET", url, headers=request.headers, timeout=timeout) as response:
                     if not response.headers.get("content-type", "").startswith(EVENT_STREAM):
                         pause = follower.response_received(await self._receive(response))
                     else:
+                        follower.response = response
                         async for chunk in response.aiter_bytes():
                             for each in follower.feed(chunk):
                                 yield each
@@ -200,4 +191,4 @@ class AsyncConnection:
                 pause = follower.connection_failed(self._transport.connection_error(error, self._target))
             except ConnectionFailed as error:
                 pause = follower.connection_failed(error)
-            await self._transport.sleep(pause)
+            await asyncio.sleep(pause)  # sync: time.sleep(pause)

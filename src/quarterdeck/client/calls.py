@@ -1,9 +1,13 @@
-"""One call of an operation, which may take several requests. Reads each response and decides; does no I/O."""
+"""One call of an operation, which may take several requests. Reads each response and decides whether and when the
+request is sent again. No I/O."""
 
 import random
 import time
-from collections.abc import Mapping
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Generic, Protocol, TypeAlias, TypeVar
+from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -17,10 +21,83 @@ from quarterdeck.client.errors import (
     UnexpectedAnswer,
 )
 from quarterdeck.client.requests import Request
-from quarterdeck.client.retry import Outcome, Policy, may_repeat, retry_after_seconds, wait_seconds
 from quarterdeck.core.errors import ErrorCode
 
 T = TypeVar("T")
+Item = TypeVar("Item")
+Cursor = TypeVar("Cursor", UUID, str)
+Cursor_co = TypeVar("Cursor_co", covariant=True)
+
+# Full jitter: the pause is a random part of a time that doubles up to the maximum, so that clients spread out.
+_FIRST_SECONDS = 0.25
+_MAX_SECONDS = 8.0
+
+
+class Policy(Struct, frozen=True):
+    # Attempts after the first.
+    retries: int = 5
+    # No attempt starts later than this after the start of the first.
+    total_seconds: float = 60.0
+
+
+class AttemptResult(Struct, frozen=True):
+    """The result of one attempt. `status` is None if no complete response arrived; `sent` then says whether the request
+    may have reached the server."""
+
+    status: int | None = None
+    sent: bool = True
+    retry_after: float | None = None
+
+
+def may_repeat(method: str, has_idempotency_key: bool, outcome: AttemptResult) -> bool:
+    """Whether sending the request again may help and cannot take effect twice."""
+    is_repeatable = has_idempotency_key or method in ("GET", "DELETE")
+    if outcome.status is None:
+        return is_repeatable or not outcome.sent
+    if outcome.status == 429:
+        return True
+    if outcome.status == 409:
+        # Only a contended request gets a 409 with Retry-After. Nothing of it was stored.
+        return outcome.retry_after is not None
+    # 408: the body did not arrive in time, for example because the network failed for a while.
+    return (outcome.status >= 500 or outcome.status == 408) and is_repeatable
+
+
+def wait_seconds(
+    policy: Policy, *, attempts: int, elapsed: float, retry_after: float | None, jitter: float
+) -> float | None:
+    """The pause after so many attempts. None: give up. `jitter` is between 0 and 1."""
+    if attempts > policy.retries:
+        return None
+    wait = (retry_after or 0.0) + jitter * backoff_seconds(attempts)
+    return wait if elapsed + wait <= policy.total_seconds else None
+
+
+def backoff_seconds(attempts: int) -> float:
+    # The exponent is bounded because 2.0 ** 1024 overflows.
+    return min(_MAX_SECONDS, _FIRST_SECONDS * 2.0 ** min(attempts - 1, 32))
+
+
+def retry_after_seconds(text: str | None, date: str | None, now: datetime | None = None) -> float | None:
+    """Retry-After in seconds. A date is compared with the response's `Date` header, because clocks differ."""
+    if text is None:
+        return None
+    if text.strip().isascii() and text.strip().isdigit():
+        return float(text.strip()[:9])
+    until = _parse_date(text)
+    if until is None:
+        return None
+    since = (_parse_date(date) if date else None) or now or datetime.now(UTC)
+    return max(0.0, (until - since).total_seconds())
+
+
+def _parse_date(text: str) -> datetime | None:
+    try:
+        found = parsedate_to_datetime(text)
+    except (ValueError, TypeError, IndexError):
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
 
 # For responses without the error envelope, which a proxy in between has sent.
 _CODES = {
@@ -81,7 +158,7 @@ class Call(Generic[T]):
         """The result of the call, or a retry. Raises the error that ends the call."""
         self._attempts += 1
         if isinstance(response, ConnectionFailed):
-            return self._retry(response, Outcome(sent=response.sent))
+            return self._retry(response, AttemptResult(sent=response.sent))
         if 200 <= response.status < 300:
             try:
                 return self._result(response)
@@ -89,12 +166,16 @@ class Call(Generic[T]):
                 message = f"This version of the client cannot read the response: {error}."
                 raise UnexpectedAnswer(message, status=response.status) from None
             except (msgspec.DecodeError, UnicodeDecodeError):
-                return self._retry(ConnectionFailed("The response is incomplete: it is not valid JSON."), Outcome())
+                return self._retry(
+                    ConnectionFailed("The response is incomplete: it is not valid JSON."), AttemptResult()
+                )
         if response.status == 404 and self.request.method == "DELETE" and self._is_effect_unknown:
             return None  # type: ignore[return-value]
-        return self._retry(error_from(response), Outcome(status=response.status, retry_after=response.retry_after))
+        return self._retry(
+            error_from(response), AttemptResult(status=response.status, retry_after=response.retry_after)
+        )
 
-    def _retry(self, error: QuarterdeckError, outcome: Outcome) -> Retry:
+    def _retry(self, error: QuarterdeckError, outcome: AttemptResult) -> Retry:
         self._is_effect_unknown |= outcome.sent if outcome.status is None else outcome.status >= 500
         if may_repeat(self.request.method, self.request.has_idempotency_key, outcome):
             seconds = wait_seconds(
@@ -136,3 +217,17 @@ def error_from(response: Response) -> ApiError | UnexpectedAnswer:
         request_id=response.headers.get("x-request-id"),
         retry_after=response.retry_after,
     )
+
+
+class CursorPage(Protocol[Item, Cursor_co]):
+    @property
+    def items(self) -> list[Item]: ...
+
+    @property
+    def next_cursor(self) -> Cursor_co | None: ...
+
+
+# The page of most lists. Lists of files have paths as cursors.
+Page: TypeAlias = CursorPage[Item, UUID]
+Fetch: TypeAlias = Callable[[Cursor | None], CursorPage[Item, Cursor]]
+AsyncFetch: TypeAlias = Callable[[Cursor | None], Awaitable[CursorPage[Item, Cursor]]]

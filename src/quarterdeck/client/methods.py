@@ -6,1929 +6,987 @@ from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
 
-from quarterdeck.client.connection import Connection
-from quarterdeck.client.models import (
-    ActionBody,
-    ActionPage,
-    ActivityBody,
-    AgentBody,
-    AgentConfiguration,
-    AgentDiffBody,
-    AgentPage,
-    AgentReference,
-    AgentStatsBody,
-    AgentVersionBody,
-    AgentVersionItem,
-    AgentVersionPage,
-    ApiKeyBody,
-    ApiKeyPage,
-    AuditEventBody,
-    AuditEventPage,
-    CallerBody,
-    CancelledRunBody,
-    ChangeSettings,
-    ConfigurationField,
-    CreatedApiKeyBody,
-    CreatedSessionTokenBody,
-    CreatedWebhookBody,
-    CredentialBody,
-    CredentialPage,
-    CredentialType,
-    Decision,
-    Delivery,
-    EventPage,
-    FileBody,
-    Limits,
-    ListedSession,
-    McpCheckBody,
-    McpServerBody,
-    McpServerDetailBody,
-    McpServerPage,
-    MemberBody,
-    MemberPage,
-    ModelList,
-    ModelOptions,
-    Permission,
-    RunBody,
-    RunPage,
-    SessionBody,
-    SessionFileBody,
-    SessionFilePage,
-    SessionPage,
-    SessionSkill,
-    SessionTokenBody,
-    SessionTokenPage,
-    SetLimits,
-    SetRetention,
-    SetWorkspaceLimits,
-    SkillBody,
-    SkillDiffBody,
-    SkillPage,
-    SkillVersionBody,
-    SkillVersionItem,
-    SkillVersionPage,
-    SubmitKindBody,
-    ToolRule,
-    ToolSpec,
-    UsageBody,
-    WebhookBody,
-    WebhookDeliveryBody,
-    WebhookDeliveryPage,
-    WebhookEvent,
-    WebhookPage,
-    WorkspaceBody,
-    WorkspaceKind,
-)
-from quarterdeck.client.operations import (
-    CANCEL_RUN,
-    CHANGE_AGENT,
-    CHANGE_MCP_SERVER,
-    CHANGE_SESSION,
-    CHANGE_SKILL,
-    CHANGE_WEBHOOK,
-    CHANGE_WORKSPACE,
-    CHECK_MCP_SERVER,
-    CREATE_AGENT,
-    CREATE_API_KEY,
-    CREATE_CREDENTIAL,
-    CREATE_MCP_SERVER,
-    CREATE_SESSION,
-    CREATE_SESSION_TOKEN,
-    CREATE_SKILL,
-    CREATE_WEBHOOK,
-    DELETE_CREDENTIAL,
-    DELETE_FILE,
-    DELETE_MCP_SERVER,
-    DELETE_SESSION,
-    DELETE_SKILL,
-    DELETE_WEBHOOK,
-    DIFF_AGENT_VERSIONS,
-    DIFF_SKILL_VERSIONS,
-    DISCARD_INPUT,
-    DOWNLOAD_FILE,
-    DOWNLOAD_SESSION_ARCHIVE,
-    DOWNLOAD_SESSION_FILE,
-    DOWNLOAD_SKILL_BUNDLE,
-    DOWNLOAD_SKILL_FILE,
-    EXPORT_SESSION,
-    FORK_SESSION,
-    GET_ACTION,
-    GET_ACTIVITY,
-    GET_AGENT,
-    GET_AGENT_STATS,
-    GET_AGENT_VERSION,
-    GET_API_KEY,
-    GET_FILE,
-    GET_MCP_SERVER,
-    GET_RUN,
-    GET_SESSION,
-    GET_SKILL,
-    GET_SKILL_VERSION,
-    GET_USAGE,
-    GET_WEBHOOK,
-    GET_WORKSPACE,
-    LIST_ACTIONS,
-    LIST_AGENT_VERSIONS,
-    LIST_AGENTS,
-    LIST_API_KEYS,
-    LIST_AUDIT_EVENTS,
-    LIST_CREDENTIALS,
-    LIST_MCP_SERVERS,
-    LIST_MEMBERS,
-    LIST_MODELS,
-    LIST_SESSION_EVENTS,
-    LIST_SESSION_FILES,
-    LIST_SESSION_RUNS,
-    LIST_SESSION_TOKENS,
-    LIST_SESSIONS,
-    LIST_SKILL_VERSIONS,
-    LIST_SKILLS,
-    LIST_WEBHOOK_DELIVERIES,
-    LIST_WEBHOOKS,
-    PUSH_AGENT_VERSION,
-    PUSH_SKILL_VERSION,
-    REDELIVER_WEBHOOK,
-    RESOLVE_ACTION,
-    RETRY_RUN,
-    REVOKE_API_KEY,
-    REVOKE_SESSION_TOKEN,
-    ROTATE_API_KEY,
-    ROTATE_CREDENTIAL,
-    ROTATE_WEBHOOK_SECRET,
-    SUBMIT_INPUT,
-    TEST_WEBHOOK,
-    UPLOAD_FILE,
-    WHOAMI,
-)
-from quarterdeck.client.pages import walk
+from quarterdeck.client import models, operations
+from quarterdeck.client.connection import Connection, walk
 from quarterdeck.client.requests import Id, IfMatch
 from quarterdeck.client.transfers import Progress, Sink, Source
+
+# fmt: off
 
 
 class Methods(Connection):
     def submit_input(
-        self,
-        session_id: Id,
-        *,
-        text: str,
-        delivery: Delivery | UnsetType = UNSET,
-        attachments: list[Id] | UnsetType = UNSET,
-        idempotency_key: str | None = None,
-        workspace_id: Id | None = None,
-    ) -> SubmitKindBody:
-        """Submit a user turn to a session.
-
-        Starts a run, or steers the active run if there is one, unless `delivery` says otherwise. The response says
-        which.
-        """
+        self, session_id: Id, *, text: str, delivery: models.Delivery | UnsetType = UNSET,
+        attachments: list[Id] | UnsetType = UNSET, idempotency_key: str | None = None, workspace_id: Id | None = None,
+    ) -> models.SubmitKindBody:
+        """Submit a user turn to a session. Starts a run, or steers the active run if there is one, unless `delivery`
+        says otherwise. The response says which."""
         return self._call(
-            SUBMIT_INPUT,
-            SubmitKindBody,
-            {"session_id": session_id},
-            {},
-            {"type": "input", "text": text, "delivery": delivery, "attachments": attachments},
-            idempotency_key=idempotency_key,
-            workspace_id=workspace_id,
+            operations.SUBMIT_INPUT, models.SubmitKindBody, path={"session_id": session_id}, body={"type": "input",
+            "text": text, "delivery": delivery, "attachments": attachments}, idempotency_key=idempotency_key,
+            workspace_id=workspace_id
         )
 
     def list_session_events(
-        self,
-        session_id: Id,
-        *,
-        last: int | None = None,
-        limit: int | None = None,
-        after: int | None = None,
+        self, session_id: Id, *, last: int | None = None, limit: int | None = None, after: int | None = None,
         workspace_id: Id | None = None,
-    ) -> EventPage:
-        """Read the log of a session.
-
-        Inputs, answers, tool calls and run states, oldest first. One page per call. With `Accept: text/event-stream`,
-        streams all events after `after` and then new ones as they occur.
-        """
+    ) -> models.EventPage:
+        """Read the log of a session. Inputs, answers, tool calls and run states, oldest first. One page per call.
+        With `Accept: text/event-stream`, streams all events after `after` and then new ones as they occur."""
         return self._call(
-            LIST_SESSION_EVENTS,
-            EventPage,
-            {"session_id": session_id},
-            {"last": last, "limit": limit, "after": after},
-            workspace_id=workspace_id,
+            operations.LIST_SESSION_EVENTS, models.EventPage, path={"session_id": session_id},
+            query={"last": last, "limit": limit, "after": after}, workspace_id=workspace_id
         )
 
     def list_sessions(
-        self,
-        *,
-        archived: bool | None = None,
-        search: str | None = None,
-        in_: Literal["conversations", "titles"] | None = None,
-        limit: int | None = None,
-        after: Id | None = None,
-        order: Literal["asc", "desc"] | None = None,
-        workspace_id: Id | None = None,
-    ) -> SessionPage:
-        """List the sessions of a workspace.
-
-        One page per call, newest first unless order=asc.
-        """
+        self, *, archived: bool | None = None, search: str | None = None,
+        in_: Literal["conversations", "titles"] | None = None, limit: int | None = None, after: Id | None = None,
+        order: Literal["asc", "desc"] | None = None, workspace_id: Id | None = None,
+    ) -> models.SessionPage:
+        """List the sessions of a workspace. One page per call, newest first unless order=asc."""
         return self._call(
-            LIST_SESSIONS,
-            SessionPage,
-            {},
-            {"archived": archived, "search": search, "in": in_, "limit": limit, "after": after, "order": order},
-            workspace_id=workspace_id,
+            operations.LIST_SESSIONS, models.SessionPage, query={"archived": archived, "search": search, "in": in_,
+            "limit": limit, "after": after, "order": order}, workspace_id=workspace_id
         )
 
     def iter_sessions(
-        self,
-        *,
-        archived: bool | None = None,
-        search: str | None = None,
-        in_: Literal["conversations", "titles"] | None = None,
-        order: Literal["asc", "desc"] | None = None,
-        page_size: int | None = None,
-        workspace_id: Id | None = None,
-    ) -> Iterator[ListedSession]:
+        self, *, archived: bool | None = None, search: str | None = None,
+        in_: Literal["conversations", "titles"] | None = None, order: Literal["asc", "desc"] | None = None,
+        page_size: int | None = None, workspace_id: Id | None = None,
+    ) -> Iterator[models.ListedSession]:
         """Iterate over all items of `list_sessions`. Pages are fetched as needed."""
-        return walk(
-            lambda after: self.list_sessions(
-                archived=archived,
-                search=search,
-                in_=in_,
-                workspace_id=workspace_id,
-                limit=page_size,
-                after=after,
-                order=order,
-            )
-        )
+        return walk(lambda after: self.list_sessions(
+            archived=archived, search=search, in_=in_, workspace_id=workspace_id, limit=page_size, after=after,
+            order=order
+        ))
 
     def create_session(
-        self,
-        *,
-        title: str | None = None,
-        model: str | UnsetType | None = UNSET,
-        instructions: str | UnsetType | None = UNSET,
-        skills: list[SessionSkill] | UnsetType = UNSET,
-        settings: ModelOptions | UnsetType | None = UNSET,
-        tool_policy: dict[str, ToolRule] | UnsetType = UNSET,
-        client_tools: list[ToolSpec] | UnsetType = UNSET,
-        limits: SetLimits | UnsetType = UNSET,
-        workspace: WorkspaceKind | UnsetType = UNSET,
-        agent: AgentReference | UnsetType | None = UNSET,
-        mcp_servers: list[Id] | UnsetType = UNSET,
-        output_schema: dict[str, Any] | UnsetType | None = UNSET,
-        idempotency_key: str | None = None,
-        workspace_id: Id | None = None,
-    ) -> SessionBody:
+        self, *, title: str | None = None, model: str | UnsetType | None = UNSET,
+        instructions: str | UnsetType | None = UNSET, skills: list[models.SessionSkill] | UnsetType = UNSET,
+        settings: models.ModelOptions | UnsetType | None = UNSET,
+        tool_policy: dict[str, models.ToolRule] | UnsetType = UNSET,
+        client_tools: list[models.ToolSpec] | UnsetType = UNSET, limits: models.SetLimits | UnsetType = UNSET,
+        workspace: models.WorkspaceKind | UnsetType = UNSET, agent: models.AgentReference | UnsetType | None = UNSET,
+        mcp_servers: list[Id] | UnsetType = UNSET, output_schema: dict[str, Any] | UnsetType | None = UNSET,
+        idempotency_key: str | None = None, workspace_id: Id | None = None,
+    ) -> models.SessionBody:
         """Create a session."""
         return self._call(
-            CREATE_SESSION,
-            SessionBody,
-            {},
-            {},
-            {
-                "title": title,
-                "model": model,
-                "instructions": instructions,
-                "skills": skills,
-                "settings": settings,
-                "tool_policy": tool_policy,
-                "client_tools": client_tools,
-                "limits": limits,
-                "workspace": workspace,
-                "agent": agent,
-                "mcp_servers": mcp_servers,
-                "output_schema": output_schema,
-            },
-            idempotency_key=idempotency_key,
-            workspace_id=workspace_id,
+            operations.CREATE_SESSION, models.SessionBody, body={"title": title, "model": model,
+            "instructions": instructions, "skills": skills, "settings": settings, "tool_policy": tool_policy,
+            "client_tools": client_tools, "limits": limits, "workspace": workspace, "agent": agent,
+            "mcp_servers": mcp_servers, "output_schema": output_schema}, idempotency_key=idempotency_key,
+            workspace_id=workspace_id
         )
 
-    def get_session(self, session_id: Id, *, workspace_id: Id | None = None) -> SessionBody:
+    def get_session(self, session_id: Id, *, workspace_id: Id | None = None) -> models.SessionBody:
         """Get a session."""
-        return self._call(GET_SESSION, SessionBody, {"session_id": session_id}, {}, workspace_id=workspace_id)
+        return self._call(
+            operations.GET_SESSION, models.SessionBody, path={"session_id": session_id}, workspace_id=workspace_id
+        )
 
     def change_session(
-        self,
-        session_id: Id,
-        *,
-        title: str | UnsetType | None = UNSET,
-        model: str | UnsetType | None = UNSET,
-        instructions: str | UnsetType | None = UNSET,
-        skills: list[SessionSkill] | UnsetType = UNSET,
-        settings: ChangeSettings | UnsetType = UNSET,
-        tool_policy: dict[str, ToolRule] | UnsetType = UNSET,
-        client_tools: list[ToolSpec] | UnsetType = UNSET,
-        limits: SetLimits | UnsetType = UNSET,
-        workspace: WorkspaceKind | UnsetType = UNSET,
-        agent: AgentReference | UnsetType | None = UNSET,
-        inherit: list[ConfigurationField] | UnsetType = UNSET,
-        mcp_servers: list[Id] | UnsetType = UNSET,
-        output_schema: dict[str, Any] | UnsetType | None = UNSET,
-        archived: bool | UnsetType = UNSET,
-        if_match: IfMatch | None = None,
-        idempotency_key: str | None = None,
-        workspace_id: Id | None = None,
-    ) -> SessionBody:
-        """Change or archive a session.
-
-        Changes only the given fields. tool_policy and limits apply at once; the active run keeps the rest as it was at
-        its start. Runs that wait at a limit continue soon after it was raised or removed. An archived session answers
-        input with 409; inputs that it has accepted are still processed.
-        """
+        self, session_id: Id, *, title: str | UnsetType | None = UNSET, model: str | UnsetType | None = UNSET,
+        instructions: str | UnsetType | None = UNSET, skills: list[models.SessionSkill] | UnsetType = UNSET,
+        settings: models.ChangeSettings | UnsetType = UNSET,
+        tool_policy: dict[str, models.ToolRule] | UnsetType = UNSET,
+        client_tools: list[models.ToolSpec] | UnsetType = UNSET, limits: models.SetLimits | UnsetType = UNSET,
+        workspace: models.WorkspaceKind | UnsetType = UNSET, agent: models.AgentReference | UnsetType | None = UNSET,
+        inherit: list[models.ConfigurationField] | UnsetType = UNSET, mcp_servers: list[Id] | UnsetType = UNSET,
+        output_schema: dict[str, Any] | UnsetType | None = UNSET, archived: bool | UnsetType = UNSET,
+        if_match: IfMatch | None = None, idempotency_key: str | None = None, workspace_id: Id | None = None,
+    ) -> models.SessionBody:
+        """Change or archive a session. Changes only the given fields. tool_policy and limits apply at once; the
+        active run keeps the rest as it was at its start. Runs that wait at a limit continue soon after it was raised
+        or removed. An archived session answers input with 409; inputs that it has accepted are still processed."""
         return self._call(
-            CHANGE_SESSION,
-            SessionBody,
-            {"session_id": session_id},
-            {},
-            {
-                "title": title,
-                "model": model,
-                "instructions": instructions,
-                "skills": skills,
-                "settings": settings,
-                "tool_policy": tool_policy,
-                "client_tools": client_tools,
-                "limits": limits,
-                "workspace": workspace,
-                "agent": agent,
-                "inherit": inherit,
-                "mcp_servers": mcp_servers,
-                "output_schema": output_schema,
-                "archived": archived,
-            },
-            if_match=if_match,
-            idempotency_key=idempotency_key,
-            workspace_id=workspace_id,
+            operations.CHANGE_SESSION, models.SessionBody, path={"session_id": session_id}, body={"title": title,
+            "model": model, "instructions": instructions, "skills": skills, "settings": settings,
+            "tool_policy": tool_policy, "client_tools": client_tools, "limits": limits, "workspace": workspace,
+            "agent": agent, "inherit": inherit, "mcp_servers": mcp_servers, "output_schema": output_schema,
+            "archived": archived}, if_match=if_match, idempotency_key=idempotency_key, workspace_id=workspace_id
         )
 
     def delete_session(
-        self, session_id: Id, *, if_match: IfMatch | None = None, workspace_id: Id | None = None
+        self, session_id: Id, *, if_match: IfMatch | None = None, workspace_id: Id | None = None,
     ) -> None:
-        """Delete a session.
-
-        Permanently deletes the session with its log, runs, files and tokens. Its active run is cancelled. Deleting
-        again returns 404.
-        """
+        """Delete a session. Permanently deletes the session with its log, runs, files and tokens. Its active run is
+        cancelled. Deleting again returns 404."""
         return self._call(
-            DELETE_SESSION, type(None), {"session_id": session_id}, {}, if_match=if_match, workspace_id=workspace_id
+            operations.DELETE_SESSION, type(None), path={"session_id": session_id}, if_match=if_match,
+            workspace_id=workspace_id
         )
 
     def fork_session(
-        self,
-        session_id: Id,
-        *,
-        before_event_id: int | None = None,
-        idempotency_key: str | None = None,
+        self, session_id: Id, *, before_event_id: int | None = None, idempotency_key: str | None = None,
         workspace_id: Id | None = None,
-    ) -> SessionBody:
-        """Fork a session.
-
-        A new session with the same settings, with the files of this one as they are now, and with its log, or the part
-        before an event. ` (fork)` is added to its title. Inputs that no run has consumed and the active run are not
-        copied. The copied runs exist only in the log: lists of runs contain those that the fork starts itself.
-        """
+    ) -> models.SessionBody:
+        """Fork a session. A new session with the same settings, with the files of this one as they are now, and with
+        its log, or the part before an event. ` (fork)` is added to its title. Inputs that no run has consumed and
+        the active run are not copied. The copied runs exist only in the log: lists of runs contain those that the
+        fork starts itself."""
         return self._call(
-            FORK_SESSION,
-            SessionBody,
-            {"session_id": session_id},
-            {},
-            {"before_event_id": before_event_id},
-            idempotency_key=idempotency_key,
-            workspace_id=workspace_id,
+            operations.FORK_SESSION, models.SessionBody, path={"session_id": session_id},
+            body={"before_event_id": before_event_id}, idempotency_key=idempotency_key, workspace_id=workspace_id
         )
 
     def export_session(
-        self,
-        session_id: Id,
-        to: Sink,
-        *,
-        media_type: Literal["application/jsonl", "text/markdown"] = "application/jsonl",
-        progress: Progress | None = None,
-        workspace_id: Id | None = None,
+        self, session_id: Id, to: Sink, *, media_type: Literal["application/jsonl",
+        "text/markdown"] = "application/jsonl", progress: Progress | None = None, workspace_id: Id | None = None,
     ) -> int:
-        """Export a session.
-
-        Its whole log, oldest first: JSON Lines with the same objects as the list of events, or, with `Accept:
-        text/markdown`, a document to read.
-        """
+        """Export a session. Its whole log, oldest first: JSON Lines with the same objects as the list of events, or,
+        with `Accept: text/markdown`, a document to read."""
         return self._download(
-            EXPORT_SESSION,
-            {"session_id": session_id},
-            {},
-            to,
-            progress,
-            workspace_id=workspace_id,
-            media_type=media_type,
+            operations.EXPORT_SESSION, to, progress, path={"session_id": session_id}, workspace_id=workspace_id,
+            media_type=media_type
         )
 
     def list_session_files(
-        self,
-        session_id: Id,
-        *,
-        prefix: str | None = None,
-        limit: int | None = None,
-        after: str | None = None,
+        self, session_id: Id, *, prefix: str | None = None, limit: int | None = None, after: str | None = None,
         workspace_id: Id | None = None,
-    ) -> SessionFilePage:
-        """List the files of a session.
-
-        The files in its workspace, by path. They are those that the last finished tool call and the last input have
-        left: what a running call does is seen when the call has ended.
-        """
+    ) -> models.SessionFilePage:
+        """List the files of a session. The files in its workspace, by path. They are those that the last finished
+        tool call and the last input have left: what a running call does is seen when the call has ended."""
         return self._call(
-            LIST_SESSION_FILES,
-            SessionFilePage,
-            {"session_id": session_id},
-            {"prefix": prefix, "limit": limit, "after": after},
-            workspace_id=workspace_id,
+            operations.LIST_SESSION_FILES, models.SessionFilePage, path={"session_id": session_id},
+            query={"prefix": prefix, "limit": limit, "after": after}, workspace_id=workspace_id
         )
 
     def iter_session_files(
-        self, session_id: Id, *, prefix: str | None = None, page_size: int | None = None, workspace_id: Id | None = None
-    ) -> Iterator[SessionFileBody]:
+        self, session_id: Id, *, prefix: str | None = None, page_size: int | None = None,
+        workspace_id: Id | None = None,
+    ) -> Iterator[models.SessionFileBody]:
         """Iterate over all items of `list_session_files`. Pages are fetched as needed."""
-        return walk(
-            lambda after: self.list_session_files(
-                session_id, prefix=prefix, workspace_id=workspace_id, limit=page_size, after=after
-            )
-        )
+        return walk(lambda after: self.list_session_files(
+            session_id, prefix=prefix, workspace_id=workspace_id, limit=page_size, after=after
+        ))
 
     def download_session_file(
-        self, session_id: Id, to: Sink, *, path: str, progress: Progress | None = None, workspace_id: Id | None = None
+        self, session_id: Id, to: Sink, *, path: str, progress: Progress | None = None, workspace_id: Id | None = None,
     ) -> int:
-        """Download a file of a session.
-
-        A link is followed to its file. The content may be anything, so it is sent as bytes, which browsers save.
-        """
+        """Download a file of a session. A link is followed to its file. The content may be anything, so it is sent
+        as bytes, which browsers save."""
         return self._download(
-            DOWNLOAD_SESSION_FILE, {"session_id": session_id}, {"path": path}, to, progress, workspace_id=workspace_id
+            operations.DOWNLOAD_SESSION_FILE, to, progress, path={"session_id": session_id}, query={"path": path},
+            workspace_id=workspace_id
         )
 
     def download_session_archive(
-        self, session_id: Id, to: Sink, *, progress: Progress | None = None, workspace_id: Id | None = None
+        self, session_id: Id, to: Sink, *, progress: Progress | None = None, workspace_id: Id | None = None,
     ) -> int:
-        """Download all files of a session.
-
-        A tar archive, compressed with gzip, of the files as they are now. It is made while it is sent. Links are stored
-        as links, and permission bits are kept.
-        """
+        """Download all files of a session. A tar archive, compressed with gzip, of the files as they are now. It is
+        made while it is sent. Links are stored as links, and permission bits are kept."""
         return self._download(
-            DOWNLOAD_SESSION_ARCHIVE, {"session_id": session_id}, {}, to, progress, workspace_id=workspace_id
+            operations.DOWNLOAD_SESSION_ARCHIVE, to, progress, path={"session_id": session_id},
+            workspace_id=workspace_id
         )
 
     def list_session_tokens(
-        self,
-        session_id: Id,
-        *,
-        limit: int | None = None,
-        after: Id | None = None,
-        order: Literal["asc", "desc"] | None = None,
-        workspace_id: Id | None = None,
-    ) -> SessionTokenPage:
-        """List the tokens of a session.
-
-        One page per call, newest first unless order=asc. Includes expired and revoked tokens.
-        """
+        self, session_id: Id, *, limit: int | None = None, after: Id | None = None,
+        order: Literal["asc", "desc"] | None = None, workspace_id: Id | None = None,
+    ) -> models.SessionTokenPage:
+        """List the tokens of a session. One page per call, newest first unless order=asc. Includes expired and
+        revoked tokens."""
         return self._call(
-            LIST_SESSION_TOKENS,
-            SessionTokenPage,
-            {"session_id": session_id},
-            {"limit": limit, "after": after, "order": order},
-            workspace_id=workspace_id,
+            operations.LIST_SESSION_TOKENS, models.SessionTokenPage, path={"session_id": session_id},
+            query={"limit": limit, "after": after, "order": order}, workspace_id=workspace_id
         )
 
     def iter_session_tokens(
-        self,
-        session_id: Id,
-        *,
-        order: Literal["asc", "desc"] | None = None,
-        page_size: int | None = None,
+        self, session_id: Id, *, order: Literal["asc", "desc"] | None = None, page_size: int | None = None,
         workspace_id: Id | None = None,
-    ) -> Iterator[SessionTokenBody]:
+    ) -> Iterator[models.SessionTokenBody]:
         """Iterate over all items of `list_session_tokens`. Pages are fetched as needed."""
-        return walk(
-            lambda after: self.list_session_tokens(
-                session_id, workspace_id=workspace_id, limit=page_size, after=after, order=order
-            )
-        )
+        return walk(lambda after: self.list_session_tokens(
+            session_id, workspace_id=workspace_id, limit=page_size, after=after, order=order
+        ))
 
     def create_session_token(
-        self,
-        session_id: Id,
-        *,
-        expires_at: datetime | None = None,
-        label: str | UnsetType | None = UNSET,
-        may_resolve: bool | UnsetType = UNSET,
-        idempotency_key: str | None = None,
-        workspace_id: Id | None = None,
-    ) -> CreatedSessionTokenBody:
-        """Create a token for one session.
-
-        The token has no permissions, works only for its session, and ends when the key that created it is revoked.
-        """
+        self, session_id: Id, *, expires_at: datetime | None = None, label: str | UnsetType | None = UNSET,
+        may_resolve: bool | UnsetType = UNSET, idempotency_key: str | None = None, workspace_id: Id | None = None,
+    ) -> models.CreatedSessionTokenBody:
+        """Create a token for one session. The token has no permissions, works only for its session, and ends when
+        the key that created it is revoked."""
         return self._call(
-            CREATE_SESSION_TOKEN,
-            CreatedSessionTokenBody,
-            {"session_id": session_id},
-            {},
-            {"expires_at": expires_at, "label": label, "may_resolve": may_resolve},
-            idempotency_key=idempotency_key,
-            workspace_id=workspace_id,
+            operations.CREATE_SESSION_TOKEN, models.CreatedSessionTokenBody, path={"session_id": session_id},
+            body={"expires_at": expires_at, "label": label, "may_resolve": may_resolve},
+            idempotency_key=idempotency_key, workspace_id=workspace_id
         )
 
     def revoke_session_token(
-        self,
-        session_id: Id,
-        session_token_id: Id,
-        *,
-        idempotency_key: str | None = None,
+        self, session_id: Id, session_token_id: Id, *, idempotency_key: str | None = None,
         workspace_id: Id | None = None,
-    ) -> SessionTokenBody:
-        """Revoke a token of a session.
-
-        Takes effect immediately, also for open event streams. Revoking again changes nothing.
-        """
+    ) -> models.SessionTokenBody:
+        """Revoke a token of a session. Takes effect immediately, also for open event streams. Revoking again changes
+        nothing."""
         return self._call(
-            REVOKE_SESSION_TOKEN,
-            SessionTokenBody,
-            {"session_id": session_id, "session_token_id": session_token_id},
-            {},
-            idempotency_key=idempotency_key,
-            workspace_id=workspace_id,
+            operations.REVOKE_SESSION_TOKEN, models.SessionTokenBody, path={"session_id": session_id,
+            "session_token_id": session_token_id}, idempotency_key=idempotency_key, workspace_id=workspace_id
         )
 
     def discard_input(self, session_id: Id, input_id: Id, *, workspace_id: Id | None = None) -> None:
-        """Withdraw or drop an input.
-
-        Withdraws an input that no run has consumed; a run that is left without any input is cancelled. Drops an input
-        whose run failed: the model no longer sees it. The log keeps the input and says that it was discarded.
-        """
+        """Withdraw or drop an input. Withdraws an input that no run has consumed; a run that is left without any
+        input is cancelled. Drops an input whose run failed: the model no longer sees it. The log keeps the input and
+        says that it was discarded."""
         return self._call(
-            DISCARD_INPUT, type(None), {"session_id": session_id, "input_id": input_id}, {}, workspace_id=workspace_id
+            operations.DISCARD_INPUT, type(None), path={"session_id": session_id, "input_id": input_id},
+            workspace_id=workspace_id
         )
 
     def list_session_runs(
-        self,
-        session_id: Id,
-        *,
-        limit: int | None = None,
-        after: Id | None = None,
-        order: Literal["asc", "desc"] | None = None,
-        workspace_id: Id | None = None,
-    ) -> RunPage:
-        """List the runs of a session.
-
-        One page per call, newest first unless order=asc.
-        """
+        self, session_id: Id, *, limit: int | None = None, after: Id | None = None,
+        order: Literal["asc", "desc"] | None = None, workspace_id: Id | None = None,
+    ) -> models.RunPage:
+        """List the runs of a session. One page per call, newest first unless order=asc."""
         return self._call(
-            LIST_SESSION_RUNS,
-            RunPage,
-            {"session_id": session_id},
-            {"limit": limit, "after": after, "order": order},
-            workspace_id=workspace_id,
+            operations.LIST_SESSION_RUNS, models.RunPage, path={"session_id": session_id},
+            query={"limit": limit, "after": after, "order": order}, workspace_id=workspace_id
         )
 
     def iter_session_runs(
-        self,
-        session_id: Id,
-        *,
-        order: Literal["asc", "desc"] | None = None,
-        page_size: int | None = None,
+        self, session_id: Id, *, order: Literal["asc", "desc"] | None = None, page_size: int | None = None,
         workspace_id: Id | None = None,
-    ) -> Iterator[RunBody]:
+    ) -> Iterator[models.RunBody]:
         """Iterate over all items of `list_session_runs`. Pages are fetched as needed."""
-        return walk(
-            lambda after: self.list_session_runs(
-                session_id, workspace_id=workspace_id, limit=page_size, after=after, order=order
-            )
-        )
+        return walk(lambda after: self.list_session_runs(
+            session_id, workspace_id=workspace_id, limit=page_size, after=after, order=order
+        ))
 
-    def get_run(self, run_id: Id, *, workspace_id: Id | None = None) -> RunBody:
+    def get_run(self, run_id: Id, *, workspace_id: Id | None = None) -> models.RunBody:
         """Get a run."""
-        return self._call(GET_RUN, RunBody, {"run_id": run_id}, {}, workspace_id=workspace_id)
+        return self._call(operations.GET_RUN, models.RunBody, path={"run_id": run_id}, workspace_id=workspace_id)
 
     def cancel_run(
-        self, run_id: Id, *, idempotency_key: str | None = None, workspace_id: Id | None = None
-    ) -> CancelledRunBody:
-        """Cancel a run.
-
-        Ends the run immediately. Cancelling an ended run changes nothing.
-        """
+        self, run_id: Id, *, idempotency_key: str | None = None, workspace_id: Id | None = None,
+    ) -> models.CancelledRunBody:
+        """Cancel a run. Ends the run immediately. Cancelling an ended run changes nothing."""
         return self._call(
-            CANCEL_RUN,
-            CancelledRunBody,
-            {"run_id": run_id},
-            {},
-            idempotency_key=idempotency_key,
-            workspace_id=workspace_id,
+            operations.CANCEL_RUN, models.CancelledRunBody, path={"run_id": run_id}, idempotency_key=idempotency_key,
+            workspace_id=workspace_id
         )
 
-    def retry_run(self, run_id: Id, *, idempotency_key: str | None = None, workspace_id: Id | None = None) -> RunBody:
-        """Retry a run.
-
-        Starts a run with the inputs of a failed or cancelled run: those that it consumed and those that its
-        cancellation discarded. They are stored as new inputs, and their events name the run in `retried_from` and the
-        first input in `copy_of`. The model sees each input once, and the stored answers and results of the retried run.
-        """
+    def retry_run(
+        self, run_id: Id, *, idempotency_key: str | None = None, workspace_id: Id | None = None,
+    ) -> models.RunBody:
+        """Retry a run. Starts a run with the inputs of a failed or cancelled run: those that it consumed and those
+        that its cancellation discarded. They are stored as new inputs, and their events name the run in
+        `retried_from` and the first input in `copy_of`. The model sees each input once, and the stored answers and
+        results of the retried run."""
         return self._call(
-            RETRY_RUN, RunBody, {"run_id": run_id}, {}, idempotency_key=idempotency_key, workspace_id=workspace_id
+            operations.RETRY_RUN, models.RunBody, path={"run_id": run_id}, idempotency_key=idempotency_key,
+            workspace_id=workspace_id
         )
 
     def list_actions(
-        self,
-        *,
-        state: Literal["cancelled", "expired", "open", "resolved"] | None = None,
-        kind: Literal["approval", "budget", "tool_result", "unknown_outcome"] | None = None,
-        session_id: Id | None = None,
-        limit: int | None = None,
-        after: Id | None = None,
-        order: Literal["asc", "desc"] | None = None,
+        self, *, state: Literal["cancelled", "expired", "open", "resolved"] | None = None, kind: Literal["approval",
+        "budget", "tool_result", "unknown_outcome"] | None = None, session_id: Id | None = None,
+        limit: int | None = None, after: Id | None = None, order: Literal["asc", "desc"] | None = None,
         workspace_id: Id | None = None,
-    ) -> ActionPage:
-        """List actions.
-
-        What the runs of the workspace wait for, and what they have waited for. One page per call, newest first unless
-        order=asc. A page may hold fewer actions than `limit`. A session token needs `may_resolve` and sees the actions
-        of its session; other tokens get 404.
-        """
+    ) -> models.ActionPage:
+        """List actions. What the runs of the workspace wait for, and what they have waited for. One page per call,
+        newest first unless order=asc. A page may hold fewer actions than `limit`. A session token needs
+        `may_resolve` and sees the actions of its session; other tokens get 404."""
         return self._call(
-            LIST_ACTIONS,
-            ActionPage,
-            {},
-            {"state": state, "kind": kind, "session_id": session_id, "limit": limit, "after": after, "order": order},
-            workspace_id=workspace_id,
+            operations.LIST_ACTIONS, models.ActionPage, query={"state": state, "kind": kind, "session_id": session_id,
+            "limit": limit, "after": after, "order": order}, workspace_id=workspace_id
         )
 
     def iter_actions(
-        self,
-        *,
-        state: Literal["cancelled", "expired", "open", "resolved"] | None = None,
-        kind: Literal["approval", "budget", "tool_result", "unknown_outcome"] | None = None,
-        session_id: Id | None = None,
-        order: Literal["asc", "desc"] | None = None,
-        page_size: int | None = None,
-        workspace_id: Id | None = None,
-    ) -> Iterator[ActionBody]:
+        self, *, state: Literal["cancelled", "expired", "open", "resolved"] | None = None, kind: Literal["approval",
+        "budget", "tool_result", "unknown_outcome"] | None = None, session_id: Id | None = None,
+        order: Literal["asc", "desc"] | None = None, page_size: int | None = None, workspace_id: Id | None = None,
+    ) -> Iterator[models.ActionBody]:
         """Iterate over all items of `list_actions`. Pages are fetched as needed."""
-        return walk(
-            lambda after: self.list_actions(
-                state=state,
-                kind=kind,
-                session_id=session_id,
-                workspace_id=workspace_id,
-                limit=page_size,
-                after=after,
-                order=order,
-            )
+        return walk(lambda after: self.list_actions(
+            state=state, kind=kind, session_id=session_id, workspace_id=workspace_id, limit=page_size, after=after,
+            order=order
+        ))
+
+    def get_action(self, action_id: Id, *, workspace_id: Id | None = None) -> models.ActionBody:
+        """Get an action. A session token needs `may_resolve` and sees the actions of its session; other tokens get
+        404."""
+        return self._call(
+            operations.GET_ACTION, models.ActionBody, path={"action_id": action_id}, workspace_id=workspace_id
         )
-
-    def get_action(self, action_id: Id, *, workspace_id: Id | None = None) -> ActionBody:
-        """Get an action.
-
-        A session token needs `may_resolve` and sees the actions of its session; other tokens get 404.
-        """
-        return self._call(GET_ACTION, ActionBody, {"action_id": action_id}, {}, workspace_id=workspace_id)
 
     def resolve_action(
-        self,
-        action_id: Id,
-        *,
-        decision: Decision | UnsetType = UNSET,
-        message: str | UnsetType = UNSET,
-        arguments: dict[str, Any] | UnsetType = UNSET,
-        remember: Literal["session"] | UnsetType = UNSET,
-        result: Any | UnsetType = UNSET,
-        is_error: bool | UnsetType = UNSET,
-        max_cost_usd: float | UnsetType = UNSET,
-        max_tokens: int | UnsetType = UNSET,
-        idempotency_key: str | None = None,
-        workspace_id: Id | None = None,
-    ) -> ActionBody:
-        """Resolve an action.
-
-        Answers an open action. The run continues when none of its actions is open. The first answer counts; the same
-        answer again changes nothing. A session token needs `may_resolve` and sees the actions of its session; other
-        tokens get 404.
-        """
+        self, action_id: Id, *, decision: models.Decision | UnsetType = UNSET, message: str | UnsetType = UNSET,
+        arguments: dict[str, Any] | UnsetType = UNSET, remember: Literal["session"] | UnsetType = UNSET,
+        result: Any | UnsetType = UNSET, is_error: bool | UnsetType = UNSET, max_cost_usd: float | UnsetType = UNSET,
+        max_tokens: int | UnsetType = UNSET, idempotency_key: str | None = None, workspace_id: Id | None = None,
+    ) -> models.ActionBody:
+        """Resolve an action. Answers an open action. The run continues when none of its actions is open. The first
+        answer counts; the same answer again changes nothing. A session token needs `may_resolve` and sees the
+        actions of its session; other tokens get 404."""
         return self._call(
-            RESOLVE_ACTION,
-            ActionBody,
-            {"action_id": action_id},
-            {},
-            {
-                "decision": decision,
-                "message": message,
-                "arguments": arguments,
-                "remember": remember,
-                "result": result,
-                "is_error": is_error,
-                "max_cost_usd": max_cost_usd,
-                "max_tokens": max_tokens,
-            },
-            idempotency_key=idempotency_key,
-            workspace_id=workspace_id,
+            operations.RESOLVE_ACTION, models.ActionBody, path={"action_id": action_id}, body={"decision": decision,
+            "message": message, "arguments": arguments, "remember": remember, "result": result, "is_error": is_error,
+            "max_cost_usd": max_cost_usd, "max_tokens": max_tokens}, idempotency_key=idempotency_key,
+            workspace_id=workspace_id
         )
 
-    def list_models(self, *, workspace_id: Id | None = None) -> ModelList:
-        """List the models that sessions can use.
+    def list_models(self, *, workspace_id: Id | None = None) -> models.ModelList:
+        """List the models that sessions can use. `default` is used by sessions that name no model. `items` are
+        suggestions of the operator: a session can name any model of the listed providers, as `provider:name`."""
+        return self._call(operations.LIST_MODELS, models.ModelList, workspace_id=workspace_id)
 
-        `default` is used by sessions that name no model. `items` are suggestions of the operator: a session can name
-        any model of the listed providers, as `provider:name`.
-        """
-        return self._call(LIST_MODELS, ModelList, {}, {}, workspace_id=workspace_id)
-
-    def whoami(self, *, workspace_id: Id | None = None) -> CallerBody:
-        """Get the caller.
-
-        The credential of the request: its permissions, workspace, expiration and creator. Available to every key and
-        session token.
-        """
-        return self._call(WHOAMI, CallerBody, {}, {}, workspace_id=workspace_id)
+    def whoami(self, *, workspace_id: Id | None = None) -> models.CallerBody:
+        """Get the caller. The credential of the request: its permissions, workspace, expiration and creator.
+        Available to every key and session token."""
+        return self._call(operations.WHOAMI, models.CallerBody, workspace_id=workspace_id)
 
     def list_api_keys(
-        self,
-        *,
-        limit: int | None = None,
-        after: Id | None = None,
-        order: Literal["asc", "desc"] | None = None,
+        self, *, limit: int | None = None, after: Id | None = None, order: Literal["asc", "desc"] | None = None,
         workspace_id: Id | None = None,
-    ) -> ApiKeyPage:
-        """List the API keys of a workspace.
-
-        One page per call, newest first unless order=asc. Includes revoked keys.
-        """
+    ) -> models.ApiKeyPage:
+        """List the API keys of a workspace. One page per call, newest first unless order=asc. Includes revoked keys."""
         return self._call(
-            LIST_API_KEYS, ApiKeyPage, {}, {"limit": limit, "after": after, "order": order}, workspace_id=workspace_id
+            operations.LIST_API_KEYS, models.ApiKeyPage, query={"limit": limit, "after": after, "order": order},
+            workspace_id=workspace_id
         )
 
     def iter_api_keys(
-        self,
-        *,
-        order: Literal["asc", "desc"] | None = None,
-        page_size: int | None = None,
+        self, *, order: Literal["asc", "desc"] | None = None, page_size: int | None = None,
         workspace_id: Id | None = None,
-    ) -> Iterator[ApiKeyBody]:
+    ) -> Iterator[models.ApiKeyBody]:
         """Iterate over all items of `list_api_keys`. Pages are fetched as needed."""
-        return walk(
-            lambda after: self.list_api_keys(workspace_id=workspace_id, limit=page_size, after=after, order=order)
-        )
+        return walk(lambda after: self.list_api_keys(
+            workspace_id=workspace_id, limit=page_size, after=after, order=order
+        ))
 
     def create_api_key(
-        self,
-        *,
-        label: str,
-        permissions: list[Permission],
-        expires_at: datetime | None = None,
-        idempotency_key: str | None = None,
-        workspace_id: Id | None = None,
-    ) -> CreatedApiKeyBody:
-        """Create an API key.
-
-        The new key can have only permissions of the calling key, and no longer lifetime. If the workspace has a maximum
-        lifetime, `expires_at` is required and must be within it.
-        """
+        self, *, label: str, permissions: list[models.Permission], expires_at: datetime | None = None,
+        idempotency_key: str | None = None, workspace_id: Id | None = None,
+    ) -> models.CreatedApiKeyBody:
+        """Create an API key. The new key can have only permissions of the calling key, and no longer lifetime. If
+        the workspace has a maximum lifetime, `expires_at` is required and must be within it."""
         return self._call(
-            CREATE_API_KEY,
-            CreatedApiKeyBody,
-            {},
-            {},
-            {"label": label, "permissions": permissions, "expires_at": expires_at},
-            idempotency_key=idempotency_key,
-            workspace_id=workspace_id,
+            operations.CREATE_API_KEY, models.CreatedApiKeyBody, body={"label": label, "permissions": permissions,
+            "expires_at": expires_at}, idempotency_key=idempotency_key, workspace_id=workspace_id
         )
 
-    def get_api_key(self, api_key_id: Id, *, workspace_id: Id | None = None) -> ApiKeyBody:
+    def get_api_key(self, api_key_id: Id, *, workspace_id: Id | None = None) -> models.ApiKeyBody:
         """Get an API key."""
-        return self._call(GET_API_KEY, ApiKeyBody, {"api_key_id": api_key_id}, {}, workspace_id=workspace_id)
+        return self._call(
+            operations.GET_API_KEY, models.ApiKeyBody, path={"api_key_id": api_key_id}, workspace_id=workspace_id
+        )
 
     def revoke_api_key(
-        self, api_key_id: Id, *, idempotency_key: str | None = None, workspace_id: Id | None = None
-    ) -> ApiKeyBody:
-        """Revoke an API key.
-
-        Takes effect immediately, also for session tokens that the key created. Revoking again changes nothing.
-        """
+        self, api_key_id: Id, *, idempotency_key: str | None = None, workspace_id: Id | None = None,
+    ) -> models.ApiKeyBody:
+        """Revoke an API key. Takes effect immediately, also for session tokens that the key created. Revoking again
+        changes nothing."""
         return self._call(
-            REVOKE_API_KEY,
-            ApiKeyBody,
-            {"api_key_id": api_key_id},
-            {},
-            idempotency_key=idempotency_key,
-            workspace_id=workspace_id,
+            operations.REVOKE_API_KEY, models.ApiKeyBody, path={"api_key_id": api_key_id},
+            idempotency_key=idempotency_key, workspace_id=workspace_id
         )
 
     def rotate_api_key(
-        self,
-        api_key_id: Id,
-        *,
-        overlap_seconds: int = 86400,
-        idempotency_key: str | None = None,
+        self, api_key_id: Id, *, overlap_seconds: int = 86400, idempotency_key: str | None = None,
         workspace_id: Id | None = None,
-    ) -> CreatedApiKeyBody:
-        """Rotate an API key.
-
-        Creates a new key with the same label, permissions and expiration. The old key works until the overlap ends; its
-        session tokens keep their own expiration. Both keys share their Idempotency-Keys.
-        """
+    ) -> models.CreatedApiKeyBody:
+        """Rotate an API key. Creates a new key with the same label, permissions and expiration. The old key works
+        until the overlap ends; its session tokens keep their own expiration. Both keys share their Idempotency-Keys."""
         return self._call(
-            ROTATE_API_KEY,
-            CreatedApiKeyBody,
-            {"api_key_id": api_key_id},
-            {},
-            {"overlap_seconds": overlap_seconds},
-            idempotency_key=idempotency_key,
-            workspace_id=workspace_id,
+            operations.ROTATE_API_KEY, models.CreatedApiKeyBody, path={"api_key_id": api_key_id},
+            body={"overlap_seconds": overlap_seconds}, idempotency_key=idempotency_key, workspace_id=workspace_id
         )
 
     def create_skill(
-        self, *, name: str, idempotency_key: str | None = None, workspace_id: Id | None = None
-    ) -> SkillBody:
-        """Create a skill.
-
-        Its name is unique among the active skills of the workspace. Its content comes with its versions.
-        """
+        self, *, name: str, idempotency_key: str | None = None, workspace_id: Id | None = None,
+    ) -> models.SkillBody:
+        """Create a skill. Its name is unique among the active skills of the workspace. Its content comes with its
+        versions."""
         return self._call(
-            CREATE_SKILL, SkillBody, {}, {}, {"name": name}, idempotency_key=idempotency_key, workspace_id=workspace_id
+            operations.CREATE_SKILL, models.SkillBody, body={"name": name}, idempotency_key=idempotency_key,
+            workspace_id=workspace_id
         )
 
     def list_skills(
-        self,
-        *,
-        archived: bool | None = None,
-        limit: int | None = None,
-        after: Id | None = None,
-        order: Literal["asc", "desc"] | None = None,
-        workspace_id: Id | None = None,
-    ) -> SkillPage:
-        """List the skills of a workspace.
-
-        One page per call, newest first unless order=asc. Archived skills are listed separately.
-        """
+        self, *, archived: bool | None = None, limit: int | None = None, after: Id | None = None,
+        order: Literal["asc", "desc"] | None = None, workspace_id: Id | None = None,
+    ) -> models.SkillPage:
+        """List the skills of a workspace. One page per call, newest first unless order=asc. Archived skills are
+        listed separately."""
         return self._call(
-            LIST_SKILLS,
-            SkillPage,
-            {},
-            {"archived": archived, "limit": limit, "after": after, "order": order},
-            workspace_id=workspace_id,
+            operations.LIST_SKILLS, models.SkillPage, query={"archived": archived, "limit": limit, "after": after,
+            "order": order}, workspace_id=workspace_id
         )
 
     def iter_skills(
-        self,
-        *,
-        archived: bool | None = None,
-        order: Literal["asc", "desc"] | None = None,
-        page_size: int | None = None,
-        workspace_id: Id | None = None,
-    ) -> Iterator[SkillBody]:
+        self, *, archived: bool | None = None, order: Literal["asc", "desc"] | None = None,
+        page_size: int | None = None, workspace_id: Id | None = None,
+    ) -> Iterator[models.SkillBody]:
         """Iterate over all items of `list_skills`. Pages are fetched as needed."""
-        return walk(
-            lambda after: self.list_skills(
-                archived=archived, workspace_id=workspace_id, limit=page_size, after=after, order=order
-            )
-        )
+        return walk(lambda after: self.list_skills(
+            archived=archived, workspace_id=workspace_id, limit=page_size, after=after, order=order
+        ))
 
-    def get_skill(self, skill_id: Id, *, workspace_id: Id | None = None) -> SkillBody:
+    def get_skill(self, skill_id: Id, *, workspace_id: Id | None = None) -> models.SkillBody:
         """Get a skill."""
-        return self._call(GET_SKILL, SkillBody, {"skill_id": skill_id}, {}, workspace_id=workspace_id)
+        return self._call(
+            operations.GET_SKILL, models.SkillBody, path={"skill_id": skill_id}, workspace_id=workspace_id
+        )
 
     def change_skill(
-        self,
-        skill_id: Id,
-        *,
-        name: str | UnsetType = UNSET,
-        default_version: int | UnsetType | None = UNSET,
-        archived: bool | UnsetType = UNSET,
-        if_match: IfMatch | None = None,
-        idempotency_key: str | None = None,
+        self, skill_id: Id, *, name: str | UnsetType = UNSET, default_version: int | UnsetType | None = UNSET,
+        archived: bool | UnsetType = UNSET, if_match: IfMatch | None = None, idempotency_key: str | None = None,
         workspace_id: Id | None = None,
-    ) -> SkillBody:
-        """Change a skill.
-
-        Omitted fields keep their values. Set `default_version` to roll back: sessions that pin no version use it from
-        their next run on. An archived skill accepts no versions and no new sessions; sessions that use it keep it.
-        Another skill can take its name; then it needs a new one to be restored.
-        """
+    ) -> models.SkillBody:
+        """Change a skill. Omitted fields keep their values. Set `default_version` to roll back: sessions that pin no
+        version use it from their next run on. An archived skill accepts no versions and no new sessions; sessions
+        that use it keep it. Another skill can take its name; then it needs a new one to be restored."""
         return self._call(
-            CHANGE_SKILL,
-            SkillBody,
-            {"skill_id": skill_id},
-            {},
-            {"name": name, "default_version": default_version, "archived": archived},
-            if_match=if_match,
-            idempotency_key=idempotency_key,
-            workspace_id=workspace_id,
+            operations.CHANGE_SKILL, models.SkillBody, path={"skill_id": skill_id}, body={"name": name,
+            "default_version": default_version, "archived": archived}, if_match=if_match,
+            idempotency_key=idempotency_key, workspace_id=workspace_id
         )
 
-    def delete_skill(self, skill_id: Id, *, if_match: IfMatch | None = None, workspace_id: Id | None = None) -> None:
-        """Delete a skill.
-
-        With its versions, permanently. Only a skill that no session and no version of an agent uses, archived ones
-        included. Repeating the request is 404.
-        """
+    def delete_skill(
+        self, skill_id: Id, *, if_match: IfMatch | None = None, workspace_id: Id | None = None,
+    ) -> None:
+        """Delete a skill. With its versions, permanently. Only a skill that no session and no version of an agent
+        uses, archived ones included. Repeating the request is 404."""
         return self._call(
-            DELETE_SKILL, type(None), {"skill_id": skill_id}, {}, if_match=if_match, workspace_id=workspace_id
+            operations.DELETE_SKILL, type(None), path={"skill_id": skill_id}, if_match=if_match,
+            workspace_id=workspace_id
         )
 
     def push_skill_version(
-        self,
-        skill_id: Id,
-        archive: Source,
-        *,
-        progress: Progress | None = None,
-        if_match: IfMatch | None = None,
-        idempotency_key: str | None = None,
-        workspace_id: Id | None = None,
-    ) -> SkillVersionBody:
-        """Push a new version of a skill.
-
-        A gzipped tar of the bundle's folder, SKILL.md at its root. Versions count from 1 without gaps.
-        """
+        self, skill_id: Id, archive: Source, *, progress: Progress | None = None, if_match: IfMatch | None = None,
+        idempotency_key: str | None = None, workspace_id: Id | None = None,
+    ) -> models.SkillVersionBody:
+        """Push a new version of a skill. A gzipped tar of the bundle's folder, SKILL.md at its root. Versions count
+        from 1 without gaps."""
         return self._upload(
-            PUSH_SKILL_VERSION,
-            SkillVersionBody,
-            {"skill_id": skill_id},
-            {},
-            archive,
-            "application/gzip",
-            progress,
-            if_match=if_match,
-            idempotency_key=idempotency_key,
-            workspace_id=workspace_id,
+            operations.PUSH_SKILL_VERSION, models.SkillVersionBody, archive, "application/gzip", progress,
+            path={"skill_id": skill_id}, if_match=if_match, idempotency_key=idempotency_key, workspace_id=workspace_id
         )
 
     def list_skill_versions(
-        self,
-        skill_id: Id,
-        *,
-        limit: int | None = None,
-        after: Id | None = None,
-        order: Literal["asc", "desc"] | None = None,
-        workspace_id: Id | None = None,
-    ) -> SkillVersionPage:
-        """List the versions of a skill.
-
-        By number, newest first unless order=asc. Manifests are left out; get a version for its manifest.
-        """
+        self, skill_id: Id, *, limit: int | None = None, after: Id | None = None,
+        order: Literal["asc", "desc"] | None = None, workspace_id: Id | None = None,
+    ) -> models.SkillVersionPage:
+        """List the versions of a skill. By number, newest first unless order=asc. Manifests are left out; get a
+        version for its manifest."""
         return self._call(
-            LIST_SKILL_VERSIONS,
-            SkillVersionPage,
-            {"skill_id": skill_id},
-            {"limit": limit, "after": after, "order": order},
-            workspace_id=workspace_id,
+            operations.LIST_SKILL_VERSIONS, models.SkillVersionPage, path={"skill_id": skill_id},
+            query={"limit": limit, "after": after, "order": order}, workspace_id=workspace_id
         )
 
     def iter_skill_versions(
-        self,
-        skill_id: Id,
-        *,
-        order: Literal["asc", "desc"] | None = None,
-        page_size: int | None = None,
+        self, skill_id: Id, *, order: Literal["asc", "desc"] | None = None, page_size: int | None = None,
         workspace_id: Id | None = None,
-    ) -> Iterator[SkillVersionItem]:
+    ) -> Iterator[models.SkillVersionItem]:
         """Iterate over all items of `list_skill_versions`. Pages are fetched as needed."""
-        return walk(
-            lambda after: self.list_skill_versions(
-                skill_id, workspace_id=workspace_id, limit=page_size, after=after, order=order
-            )
-        )
+        return walk(lambda after: self.list_skill_versions(
+            skill_id, workspace_id=workspace_id, limit=page_size, after=after, order=order
+        ))
 
-    def get_skill_version(self, skill_id: Id, version: int, *, workspace_id: Id | None = None) -> SkillVersionBody:
-        """Get a version of a skill.
-
-        Identical to the response of the push.
-        """
+    def get_skill_version(
+        self, skill_id: Id, version: int, *, workspace_id: Id | None = None,
+    ) -> models.SkillVersionBody:
+        """Get a version of a skill. Identical to the response of the push."""
         return self._call(
-            GET_SKILL_VERSION,
-            SkillVersionBody,
-            {"skill_id": skill_id, "version": version},
-            {},
-            workspace_id=workspace_id,
+            operations.GET_SKILL_VERSION, models.SkillVersionBody, path={"skill_id": skill_id, "version": version},
+            workspace_id=workspace_id
         )
 
     def download_skill_bundle(
-        self, skill_id: Id, version: int, to: Sink, *, progress: Progress | None = None, workspace_id: Id | None = None
+        self, skill_id: Id, version: int, to: Sink, *, progress: Progress | None = None, workspace_id: Id | None = None,
     ) -> int:
-        """Download the bundle of a version.
-
-        The archive, byte for byte as it was pushed. Resume an interrupted download with Range.
-        """
+        """Download the bundle of a version. The archive, byte for byte as it was pushed. Resume an interrupted
+        download with Range."""
         return self._download(
-            DOWNLOAD_SKILL_BUNDLE,
-            {"skill_id": skill_id, "version": version},
-            {},
-            to,
-            progress,
-            workspace_id=workspace_id,
+            operations.DOWNLOAD_SKILL_BUNDLE, to, progress, path={"skill_id": skill_id, "version": version},
+            workspace_id=workspace_id
         )
 
     def download_skill_file(
-        self,
-        skill_id: Id,
-        version: int,
-        to: Sink,
-        *,
-        path: str,
-        progress: Progress | None = None,
+        self, skill_id: Id, version: int, to: Sink, *, path: str, progress: Progress | None = None,
         workspace_id: Id | None = None,
     ) -> int:
-        """Download one file of a version.
-
-        The manifest of the version lists its files.
-        """
+        """Download one file of a version. The manifest of the version lists its files."""
         return self._download(
-            DOWNLOAD_SKILL_FILE,
-            {"skill_id": skill_id, "version": version},
-            {"path": path},
-            to,
-            progress,
-            workspace_id=workspace_id,
+            operations.DOWNLOAD_SKILL_FILE, to, progress, path={"skill_id": skill_id, "version": version},
+            query={"path": path}, workspace_id=workspace_id
         )
 
     def diff_skill_versions(
-        self, skill_id: Id, *, base: int, head: int, workspace_id: Id | None = None
-    ) -> SkillDiffBody:
-        """Compare two versions of a skill.
-
-        Which files were added, removed or changed from `base` to `head`, with the lines of text files.
-        """
+        self, skill_id: Id, *, base: int, head: int, workspace_id: Id | None = None,
+    ) -> models.SkillDiffBody:
+        """Compare two versions of a skill. Which files were added, removed or changed from `base` to `head`, with
+        the lines of text files."""
         return self._call(
-            DIFF_SKILL_VERSIONS,
-            SkillDiffBody,
-            {"skill_id": skill_id},
-            {"base": base, "head": head},
-            workspace_id=workspace_id,
+            operations.DIFF_SKILL_VERSIONS, models.SkillDiffBody, path={"skill_id": skill_id},
+            query={"base": base, "head": head}, workspace_id=workspace_id
         )
 
     def create_agent(
-        self,
-        *,
-        name: str,
-        version: AgentConfiguration | None = None,
-        idempotency_key: str | None = None,
+        self, *, name: str, version: models.AgentConfiguration | None = None, idempotency_key: str | None = None,
         workspace_id: Id | None = None,
-    ) -> AgentBody:
-        """Create an agent.
-
-        A named configuration for sessions, in numbered versions. Its name is unique among the active agents of the
-        workspace. The first version can be part of the request.
-        """
+    ) -> models.AgentBody:
+        """Create an agent. A named configuration for sessions, in numbered versions. Its name is unique among the
+        active agents of the workspace. The first version can be part of the request."""
         return self._call(
-            CREATE_AGENT,
-            AgentBody,
-            {},
-            {},
-            {"name": name, "version": version},
-            idempotency_key=idempotency_key,
-            workspace_id=workspace_id,
+            operations.CREATE_AGENT, models.AgentBody, body={"name": name, "version": version},
+            idempotency_key=idempotency_key, workspace_id=workspace_id
         )
 
     def list_agents(
-        self,
-        *,
-        archived: bool | None = None,
-        limit: int | None = None,
-        after: Id | None = None,
-        order: Literal["asc", "desc"] | None = None,
-        workspace_id: Id | None = None,
-    ) -> AgentPage:
-        """List the agents of a workspace.
-
-        One page per call, newest first unless order=asc. Archived agents are listed separately.
-        """
+        self, *, archived: bool | None = None, limit: int | None = None, after: Id | None = None,
+        order: Literal["asc", "desc"] | None = None, workspace_id: Id | None = None,
+    ) -> models.AgentPage:
+        """List the agents of a workspace. One page per call, newest first unless order=asc. Archived agents are
+        listed separately."""
         return self._call(
-            LIST_AGENTS,
-            AgentPage,
-            {},
-            {"archived": archived, "limit": limit, "after": after, "order": order},
-            workspace_id=workspace_id,
+            operations.LIST_AGENTS, models.AgentPage, query={"archived": archived, "limit": limit, "after": after,
+            "order": order}, workspace_id=workspace_id
         )
 
     def iter_agents(
-        self,
-        *,
-        archived: bool | None = None,
-        order: Literal["asc", "desc"] | None = None,
-        page_size: int | None = None,
-        workspace_id: Id | None = None,
-    ) -> Iterator[AgentBody]:
+        self, *, archived: bool | None = None, order: Literal["asc", "desc"] | None = None,
+        page_size: int | None = None, workspace_id: Id | None = None,
+    ) -> Iterator[models.AgentBody]:
         """Iterate over all items of `list_agents`. Pages are fetched as needed."""
-        return walk(
-            lambda after: self.list_agents(
-                archived=archived, workspace_id=workspace_id, limit=page_size, after=after, order=order
-            )
+        return walk(lambda after: self.list_agents(
+            archived=archived, workspace_id=workspace_id, limit=page_size, after=after, order=order
+        ))
+
+    def get_agent(self, agent_id: Id, *, workspace_id: Id | None = None) -> models.AgentBody:
+        """Get an agent."""
+        return self._call(
+            operations.GET_AGENT, models.AgentBody, path={"agent_id": agent_id}, workspace_id=workspace_id
         )
 
-    def get_agent(self, agent_id: Id, *, workspace_id: Id | None = None) -> AgentBody:
-        """Get an agent."""
-        return self._call(GET_AGENT, AgentBody, {"agent_id": agent_id}, {}, workspace_id=workspace_id)
-
     def change_agent(
-        self,
-        agent_id: Id,
-        *,
-        name: str | UnsetType = UNSET,
-        default_version: int | UnsetType | None = UNSET,
-        archived: bool | UnsetType = UNSET,
-        if_match: IfMatch | None = None,
-        idempotency_key: str | None = None,
+        self, agent_id: Id, *, name: str | UnsetType = UNSET, default_version: int | UnsetType | None = UNSET,
+        archived: bool | UnsetType = UNSET, if_match: IfMatch | None = None, idempotency_key: str | None = None,
         workspace_id: Id | None = None,
-    ) -> AgentBody:
-        """Change or archive an agent.
-
-        Omitted fields keep their values. Set `default_version` to roll back: sessions that pin no version use it from
-        their next run on. An archived agent accepts no versions and no new sessions; its sessions continue. Another
-        agent can take its name; then it needs a new one to be restored.
-        """
+    ) -> models.AgentBody:
+        """Change or archive an agent. Omitted fields keep their values. Set `default_version` to roll back: sessions
+        that pin no version use it from their next run on. An archived agent accepts no versions and no new sessions;
+        its sessions continue. Another agent can take its name; then it needs a new one to be restored."""
         return self._call(
-            CHANGE_AGENT,
-            AgentBody,
-            {"agent_id": agent_id},
-            {},
-            {"name": name, "default_version": default_version, "archived": archived},
-            if_match=if_match,
-            idempotency_key=idempotency_key,
-            workspace_id=workspace_id,
+            operations.CHANGE_AGENT, models.AgentBody, path={"agent_id": agent_id}, body={"name": name,
+            "default_version": default_version, "archived": archived}, if_match=if_match,
+            idempotency_key=idempotency_key, workspace_id=workspace_id
         )
 
     def push_agent_version(
-        self,
-        agent_id: Id,
-        *,
-        model: str | None = None,
-        settings: ModelOptions | UnsetType = UNSET,
-        instructions: str | None = None,
-        skills: list[SessionSkill] | UnsetType = UNSET,
-        client_tools: list[ToolSpec] | UnsetType = UNSET,
-        mcp_servers: list[Id] | UnsetType = UNSET,
-        tool_policy: dict[str, ToolRule] | UnsetType = UNSET,
-        limits: Limits | UnsetType = UNSET,
-        workspace: WorkspaceKind | None = None,
-        output_schema: dict[str, Any] | None = None,
-        if_match: IfMatch | None = None,
-        idempotency_key: str | None = None,
-        workspace_id: Id | None = None,
-    ) -> AgentVersionBody:
-        """Push a new version of an agent.
-
-        Versions count from 1 without gaps and never change. Unless the agent has a default version, sessions that pin
-        no version use the new one from their next run on.
-        """
+        self, agent_id: Id, *, model: str | None = None, settings: models.ModelOptions | UnsetType = UNSET,
+        instructions: str | None = None, skills: list[models.SessionSkill] | UnsetType = UNSET,
+        client_tools: list[models.ToolSpec] | UnsetType = UNSET, mcp_servers: list[Id] | UnsetType = UNSET,
+        tool_policy: dict[str, models.ToolRule] | UnsetType = UNSET, limits: models.Limits | UnsetType = UNSET,
+        workspace: models.WorkspaceKind | None = None, output_schema: dict[str, Any] | None = None,
+        if_match: IfMatch | None = None, idempotency_key: str | None = None, workspace_id: Id | None = None,
+    ) -> models.AgentVersionBody:
+        """Push a new version of an agent. Versions count from 1 without gaps and never change. Unless the agent has
+        a default version, sessions that pin no version use the new one from their next run on."""
         return self._call(
-            PUSH_AGENT_VERSION,
-            AgentVersionBody,
-            {"agent_id": agent_id},
-            {},
-            {
-                "model": model,
-                "settings": settings,
-                "instructions": instructions,
-                "skills": skills,
-                "client_tools": client_tools,
-                "mcp_servers": mcp_servers,
-                "tool_policy": tool_policy,
-                "limits": limits,
-                "workspace": workspace,
-                "output_schema": output_schema,
-            },
-            if_match=if_match,
-            idempotency_key=idempotency_key,
-            workspace_id=workspace_id,
+            operations.PUSH_AGENT_VERSION, models.AgentVersionBody, path={"agent_id": agent_id}, body={"model": model,
+            "settings": settings, "instructions": instructions, "skills": skills, "client_tools": client_tools,
+            "mcp_servers": mcp_servers, "tool_policy": tool_policy, "limits": limits, "workspace": workspace,
+            "output_schema": output_schema}, if_match=if_match, idempotency_key=idempotency_key,
+            workspace_id=workspace_id
         )
 
     def list_agent_versions(
-        self,
-        agent_id: Id,
-        *,
-        limit: int | None = None,
-        after: Id | None = None,
-        order: Literal["asc", "desc"] | None = None,
-        workspace_id: Id | None = None,
-    ) -> AgentVersionPage:
-        """List the versions of an agent.
-
-        By number, newest first unless order=asc. Get a version for its content.
-        """
+        self, agent_id: Id, *, limit: int | None = None, after: Id | None = None,
+        order: Literal["asc", "desc"] | None = None, workspace_id: Id | None = None,
+    ) -> models.AgentVersionPage:
+        """List the versions of an agent. By number, newest first unless order=asc. Get a version for its content."""
         return self._call(
-            LIST_AGENT_VERSIONS,
-            AgentVersionPage,
-            {"agent_id": agent_id},
-            {"limit": limit, "after": after, "order": order},
-            workspace_id=workspace_id,
+            operations.LIST_AGENT_VERSIONS, models.AgentVersionPage, path={"agent_id": agent_id},
+            query={"limit": limit, "after": after, "order": order}, workspace_id=workspace_id
         )
 
     def iter_agent_versions(
-        self,
-        agent_id: Id,
-        *,
-        order: Literal["asc", "desc"] | None = None,
-        page_size: int | None = None,
+        self, agent_id: Id, *, order: Literal["asc", "desc"] | None = None, page_size: int | None = None,
         workspace_id: Id | None = None,
-    ) -> Iterator[AgentVersionItem]:
+    ) -> Iterator[models.AgentVersionItem]:
         """Iterate over all items of `list_agent_versions`. Pages are fetched as needed."""
-        return walk(
-            lambda after: self.list_agent_versions(
-                agent_id, workspace_id=workspace_id, limit=page_size, after=after, order=order
-            )
-        )
+        return walk(lambda after: self.list_agent_versions(
+            agent_id, workspace_id=workspace_id, limit=page_size, after=after, order=order
+        ))
 
-    def get_agent_version(self, agent_id: Id, version: int, *, workspace_id: Id | None = None) -> AgentVersionBody:
-        """Get a version of an agent.
-
-        Identical to the response of the push.
-        """
+    def get_agent_version(
+        self, agent_id: Id, version: int, *, workspace_id: Id | None = None,
+    ) -> models.AgentVersionBody:
+        """Get a version of an agent. Identical to the response of the push."""
         return self._call(
-            GET_AGENT_VERSION,
-            AgentVersionBody,
-            {"agent_id": agent_id, "version": version},
-            {},
-            workspace_id=workspace_id,
+            operations.GET_AGENT_VERSION, models.AgentVersionBody, path={"agent_id": agent_id, "version": version},
+            workspace_id=workspace_id
         )
 
     def diff_agent_versions(
-        self, agent_id: Id, *, base: int, head: int, workspace_id: Id | None = None
-    ) -> AgentDiffBody:
-        """Compare two versions of an agent.
-
-        The fields that differ between `base` and `head`, with the changed lines of long ones.
-        """
+        self, agent_id: Id, *, base: int, head: int, workspace_id: Id | None = None,
+    ) -> models.AgentDiffBody:
+        """Compare two versions of an agent. The fields that differ between `base` and `head`, with the changed lines
+        of long ones."""
         return self._call(
-            DIFF_AGENT_VERSIONS,
-            AgentDiffBody,
-            {"agent_id": agent_id},
-            {"base": base, "head": head},
-            workspace_id=workspace_id,
+            operations.DIFF_AGENT_VERSIONS, models.AgentDiffBody, path={"agent_id": agent_id},
+            query={"base": base, "head": head}, workspace_id=workspace_id
         )
 
     def get_agent_stats(
-        self, agent_id: Id, *, from_: str | None = None, to: str | None = None, workspace_id: Id | None = None
-    ) -> AgentStatsBody:
-        """Get the statistics of an agent.
-
-        Runs, failures, cost and duration for each version, of runs that were created on these days (UTC). Runs of
-        deleted sessions are not included.
-        """
+        self, agent_id: Id, *, from_: str | None = None, to: str | None = None, workspace_id: Id | None = None,
+    ) -> models.AgentStatsBody:
+        """Get the statistics of an agent. Runs, failures, cost and duration for each version, of runs that were
+        created on these days (UTC). Runs of deleted sessions are not included."""
         return self._call(
-            GET_AGENT_STATS,
-            AgentStatsBody,
-            {"agent_id": agent_id},
-            {"from": from_, "to": to},
-            workspace_id=workspace_id,
+            operations.GET_AGENT_STATS, models.AgentStatsBody, path={"agent_id": agent_id},
+            query={"from": from_, "to": to}, workspace_id=workspace_id
         )
 
     def create_mcp_server(
-        self,
-        *,
-        name: str,
-        url: str | None = None,
-        command: str | None = None,
-        credential_id: Id | None = None,
-        idempotency_key: str | None = None,
-        workspace_id: Id | None = None,
-    ) -> McpServerBody:
-        """Add an MCP server.
-
-        Agents and sessions that name it offer its tools to the model. Give either `url` (streamable HTTP) or `command`
-        (stdio, configured by the operator). The server is not contacted: check it afterwards.
-        """
+        self, *, name: str, url: str | None = None, command: str | None = None, credential_id: Id | None = None,
+        idempotency_key: str | None = None, workspace_id: Id | None = None,
+    ) -> models.McpServerBody:
+        """Add an MCP server. Agents and sessions that name it offer its tools to the model. Give either `url`
+        (streamable HTTP) or `command` (stdio, configured by the operator). The server is not contacted: check it
+        afterwards."""
         return self._call(
-            CREATE_MCP_SERVER,
-            McpServerBody,
-            {},
-            {},
-            {"name": name, "url": url, "command": command, "credential_id": credential_id},
-            idempotency_key=idempotency_key,
-            workspace_id=workspace_id,
+            operations.CREATE_MCP_SERVER, models.McpServerBody, body={"name": name, "url": url, "command": command,
+            "credential_id": credential_id}, idempotency_key=idempotency_key, workspace_id=workspace_id
         )
 
     def list_mcp_servers(
-        self,
-        *,
-        limit: int | None = None,
-        after: Id | None = None,
-        order: Literal["asc", "desc"] | None = None,
+        self, *, limit: int | None = None, after: Id | None = None, order: Literal["asc", "desc"] | None = None,
         workspace_id: Id | None = None,
-    ) -> McpServerPage:
-        """List the MCP servers of a workspace.
-
-        One page per call, newest first unless order=asc. Get a server for its tools.
-        """
+    ) -> models.McpServerPage:
+        """List the MCP servers of a workspace. One page per call, newest first unless order=asc. Get a server for
+        its tools."""
         return self._call(
-            LIST_MCP_SERVERS,
-            McpServerPage,
-            {},
-            {"limit": limit, "after": after, "order": order},
-            workspace_id=workspace_id,
+            operations.LIST_MCP_SERVERS, models.McpServerPage, query={"limit": limit, "after": after, "order": order},
+            workspace_id=workspace_id
         )
 
     def iter_mcp_servers(
-        self,
-        *,
-        order: Literal["asc", "desc"] | None = None,
-        page_size: int | None = None,
+        self, *, order: Literal["asc", "desc"] | None = None, page_size: int | None = None,
         workspace_id: Id | None = None,
-    ) -> Iterator[McpServerBody]:
+    ) -> Iterator[models.McpServerBody]:
         """Iterate over all items of `list_mcp_servers`. Pages are fetched as needed."""
-        return walk(
-            lambda after: self.list_mcp_servers(workspace_id=workspace_id, limit=page_size, after=after, order=order)
-        )
+        return walk(lambda after: self.list_mcp_servers(
+            workspace_id=workspace_id, limit=page_size, after=after, order=order
+        ))
 
-    def get_mcp_server(self, mcp_server_id: Id, *, workspace_id: Id | None = None) -> McpServerDetailBody:
-        """Get an MCP server.
-
-        With its known tools.
-        """
+    def get_mcp_server(self, mcp_server_id: Id, *, workspace_id: Id | None = None) -> models.McpServerDetailBody:
+        """Get an MCP server. With its known tools."""
         return self._call(
-            GET_MCP_SERVER, McpServerDetailBody, {"mcp_server_id": mcp_server_id}, {}, workspace_id=workspace_id
+            operations.GET_MCP_SERVER, models.McpServerDetailBody, path={"mcp_server_id": mcp_server_id},
+            workspace_id=workspace_id
         )
 
     def change_mcp_server(
-        self,
-        mcp_server_id: Id,
-        *,
-        name: str | UnsetType = UNSET,
-        url: str | UnsetType | None = UNSET,
-        command: str | UnsetType | None = UNSET,
-        credential_id: Id | UnsetType | None = UNSET,
-        if_match: IfMatch | None = None,
-        idempotency_key: str | None = None,
-        workspace_id: Id | None = None,
-    ) -> McpServerBody:
-        """Change an MCP server.
-
-        Changes only the given fields. A new URL, command or credential applies to the next call, a new name to the next
-        run. The known tools stay, so that a tool with another definition is noticed.
-        """
+        self, mcp_server_id: Id, *, name: str | UnsetType = UNSET, url: str | UnsetType | None = UNSET,
+        command: str | UnsetType | None = UNSET, credential_id: Id | UnsetType | None = UNSET,
+        if_match: IfMatch | None = None, idempotency_key: str | None = None, workspace_id: Id | None = None,
+    ) -> models.McpServerBody:
+        """Change an MCP server. Changes only the given fields. A new URL, command or credential applies to the next
+        call, a new name to the next run. The known tools stay, so that a tool with another definition is noticed."""
         return self._call(
-            CHANGE_MCP_SERVER,
-            McpServerBody,
-            {"mcp_server_id": mcp_server_id},
-            {},
-            {"name": name, "url": url, "command": command, "credential_id": credential_id},
-            if_match=if_match,
-            idempotency_key=idempotency_key,
-            workspace_id=workspace_id,
+            operations.CHANGE_MCP_SERVER, models.McpServerBody, path={"mcp_server_id": mcp_server_id},
+            body={"name": name, "url": url, "command": command, "credential_id": credential_id}, if_match=if_match,
+            idempotency_key=idempotency_key, workspace_id=workspace_id
         )
 
     def delete_mcp_server(
-        self, mcp_server_id: Id, *, if_match: IfMatch | None = None, workspace_id: Id | None = None
+        self, mcp_server_id: Id, *, if_match: IfMatch | None = None, workspace_id: Id | None = None,
     ) -> None:
-        """Delete an MCP server.
-
-        Agents and sessions that name it continue without its tools.
-        """
+        """Delete an MCP server. Agents and sessions that name it continue without its tools."""
         return self._call(
-            DELETE_MCP_SERVER,
-            type(None),
-            {"mcp_server_id": mcp_server_id},
-            {},
-            if_match=if_match,
-            workspace_id=workspace_id,
+            operations.DELETE_MCP_SERVER, type(None), path={"mcp_server_id": mcp_server_id}, if_match=if_match,
+            workspace_id=workspace_id
         )
 
     def check_mcp_server(
-        self, mcp_server_id: Id, *, if_match: IfMatch | None = None, workspace_id: Id | None = None
-    ) -> McpCheckBody:
-        """Check an MCP server.
-
-        Connects, and lists the tools. A server that fails is a response with `ok: false` and the reason. If it
-        succeeds, these definitions become the known ones: the tool policy applies to them as they are now.
-        """
+        self, mcp_server_id: Id, *, if_match: IfMatch | None = None, workspace_id: Id | None = None,
+    ) -> models.McpCheckBody:
+        """Check an MCP server. Connects, and lists the tools. A server that fails is a response with `ok: false` and
+        the reason. If it succeeds, these definitions become the known ones: the tool policy applies to them as they
+        are now."""
         return self._call(
-            CHECK_MCP_SERVER,
-            McpCheckBody,
-            {"mcp_server_id": mcp_server_id},
-            {},
-            if_match=if_match,
-            workspace_id=workspace_id,
+            operations.CHECK_MCP_SERVER, models.McpCheckBody, path={"mcp_server_id": mcp_server_id}, if_match=if_match,
+            workspace_id=workspace_id
         )
 
     def upload_file(
-        self,
-        content: Source,
-        *,
-        name: str,
-        media_type: str = "application/octet-stream",
-        progress: Progress | None = None,
-        idempotency_key: str | None = None,
-        workspace_id: Id | None = None,
-    ) -> FileBody:
-        """Upload a file.
-
-        The body is the file itself, with its media type as Content-Type. The stored media type is found from the
-        content; Content-Type and the ending of the name only tell kinds of text apart. Inputs can have the file as an
-        attachment.
-        """
+        self, content: Source, *, name: str, media_type: str = "application/octet-stream",
+        progress: Progress | None = None, idempotency_key: str | None = None, workspace_id: Id | None = None,
+    ) -> models.FileBody:
+        """Upload a file. The body is the file itself, with its media type as Content-Type. The stored media type is
+        found from the content; Content-Type and the ending of the name only tell kinds of text apart. Inputs can
+        have the file as an attachment."""
         return self._upload(
-            UPLOAD_FILE,
-            FileBody,
-            {},
-            {"name": name},
-            content,
-            media_type,
-            progress,
-            idempotency_key=idempotency_key,
-            workspace_id=workspace_id,
+            operations.UPLOAD_FILE, models.FileBody, content, media_type, progress, query={"name": name},
+            idempotency_key=idempotency_key, workspace_id=workspace_id
         )
 
-    def get_file(self, file_id: Id, *, workspace_id: Id | None = None) -> FileBody:
-        """Get a file.
-
-        Without its content.
-        """
-        return self._call(GET_FILE, FileBody, {"file_id": file_id}, {}, workspace_id=workspace_id)
+    def get_file(self, file_id: Id, *, workspace_id: Id | None = None) -> models.FileBody:
+        """Get a file. Without its content."""
+        return self._call(
+            operations.GET_FILE, models.FileBody, path={"file_id": file_id}, workspace_id=workspace_id
+        )
 
     def delete_file(self, file_id: Id, *, workspace_id: Id | None = None) -> None:
-        """Delete a file.
-
-        Permanently. Sessions to which the file was attached keep its content. Repeating the request is 404.
-        """
-        return self._call(DELETE_FILE, type(None), {"file_id": file_id}, {}, workspace_id=workspace_id)
+        """Delete a file. Permanently. Sessions to which the file was attached keep its content. Repeating the
+        request is 404."""
+        return self._call(
+            operations.DELETE_FILE, type(None), path={"file_id": file_id}, workspace_id=workspace_id
+        )
 
     def download_file(
-        self, file_id: Id, to: Sink, *, progress: Progress | None = None, workspace_id: Id | None = None
+        self, file_id: Id, to: Sink, *, progress: Progress | None = None, workspace_id: Id | None = None,
     ) -> int:
-        """Download a file.
+        """Download a file. The media type is part of the file's record. Resume an interrupted download with Range."""
+        return self._download(
+            operations.DOWNLOAD_FILE, to, progress, path={"file_id": file_id}, workspace_id=workspace_id
+        )
 
-        The media type is part of the file's record. Resume an interrupted download with Range.
-        """
-        return self._download(DOWNLOAD_FILE, {"file_id": file_id}, {}, to, progress, workspace_id=workspace_id)
-
-    def get_workspace(self, *, workspace_id: Id | None = None) -> WorkspaceBody:
-        """Get the workspace.
-
-        The workspace of the key.
-        """
-        return self._call(GET_WORKSPACE, WorkspaceBody, {}, {}, workspace_id=workspace_id)
+    def get_workspace(self, *, workspace_id: Id | None = None) -> models.WorkspaceBody:
+        """Get the workspace. The workspace of the key."""
+        return self._call(operations.GET_WORKSPACE, models.WorkspaceBody, workspace_id=workspace_id)
 
     def change_workspace(
-        self,
-        *,
-        limits: SetWorkspaceLimits | UnsetType = UNSET,
-        retention: SetRetention | UnsetType = UNSET,
-        if_match: IfMatch | None = None,
-        idempotency_key: str | None = None,
-        workspace_id: Id | None = None,
-    ) -> WorkspaceBody:
-        """Change the workspace.
-
-        Sets limits of cost and tokens per day (UTC), which are checked before each step of a run, and for how many days
-        data is kept. Expired data is deleted within about an hour and cannot be restored. To change `run_days`,
-        `event_days` or `file_days`, the key needs `session.manage` too.
-        """
+        self, *, limits: models.SetWorkspaceLimits | UnsetType = UNSET,
+        retention: models.SetRetention | UnsetType = UNSET, if_match: IfMatch | None = None,
+        idempotency_key: str | None = None, workspace_id: Id | None = None,
+    ) -> models.WorkspaceBody:
+        """Change the workspace. Sets limits of cost and tokens per day (UTC), which are checked before each step of
+        a run, and for how many days data is kept. Expired data is deleted within about an hour and cannot be
+        restored. To change `run_days`, `event_days` or `file_days`, the key needs `session.manage` too."""
         return self._call(
-            CHANGE_WORKSPACE,
-            WorkspaceBody,
-            {},
-            {},
-            {"limits": limits, "retention": retention},
-            if_match=if_match,
-            idempotency_key=idempotency_key,
-            workspace_id=workspace_id,
+            operations.CHANGE_WORKSPACE, models.WorkspaceBody, body={"limits": limits, "retention": retention},
+            if_match=if_match, idempotency_key=idempotency_key, workspace_id=workspace_id
         )
 
     def list_members(
-        self,
-        *,
-        limit: int | None = None,
-        after: Id | None = None,
-        order: Literal["asc", "desc"] | None = None,
+        self, *, limit: int | None = None, after: Id | None = None, order: Literal["asc", "desc"] | None = None,
         workspace_id: Id | None = None,
-    ) -> MemberPage:
-        """List the members of the workspace.
-
-        One page per call, newest users first unless order=asc. Includes former members.
-        """
+    ) -> models.MemberPage:
+        """List the members of the workspace. One page per call, newest users first unless order=asc. Includes former
+        members."""
         return self._call(
-            LIST_MEMBERS, MemberPage, {}, {"limit": limit, "after": after, "order": order}, workspace_id=workspace_id
+            operations.LIST_MEMBERS, models.MemberPage, query={"limit": limit, "after": after, "order": order},
+            workspace_id=workspace_id
         )
 
     def iter_members(
-        self,
-        *,
-        order: Literal["asc", "desc"] | None = None,
-        page_size: int | None = None,
+        self, *, order: Literal["asc", "desc"] | None = None, page_size: int | None = None,
         workspace_id: Id | None = None,
-    ) -> Iterator[MemberBody]:
+    ) -> Iterator[models.MemberBody]:
         """Iterate over all items of `list_members`. Pages are fetched as needed."""
-        return walk(
-            lambda after: self.list_members(workspace_id=workspace_id, limit=page_size, after=after, order=order)
+        return walk(lambda after: self.list_members(
+            workspace_id=workspace_id, limit=page_size, after=after, order=order
+        ))
+
+    def get_activity(self, *, minutes: int | None = None, workspace_id: Id | None = None) -> models.ActivityBody:
+        """Get the activity of the workspace. Statistics for charts: runs by state, inputs, and how long runs waited
+        for a worker, in up to 60 intervals of equal length until now. Deleted objects are not counted."""
+        return self._call(
+            operations.GET_ACTIVITY, models.ActivityBody, query={"minutes": minutes}, workspace_id=workspace_id
         )
 
-    def get_activity(self, *, minutes: int | None = None, workspace_id: Id | None = None) -> ActivityBody:
-        """Get the activity of the workspace.
-
-        Statistics for charts: runs by state, inputs, and how long runs waited for a worker, in up to 60 intervals of
-        equal length until now. Deleted objects are not counted.
-        """
-        return self._call(GET_ACTIVITY, ActivityBody, {}, {"minutes": minutes}, workspace_id=workspace_id)
-
     def get_usage(
-        self,
-        *,
-        from_: str | None = None,
-        to: str | None = None,
-        group_by: Literal["api_key", "day", "model", "session"] | None = None,
-        workspace_id: Id | None = None,
-    ) -> UsageBody:
-        """Get the usage of the workspace.
-
-        Tokens and cost of whole days (UTC), from the first step that was stored with release 0.2.0 on. Runs of deleted
-        sessions are included.
-        """
+        self, *, from_: str | None = None, to: str | None = None, group_by: Literal["api_key", "day", "model",
+        "session"] | None = None, workspace_id: Id | None = None,
+    ) -> models.UsageBody:
+        """Get the usage of the workspace. Tokens and cost of whole days (UTC), from the first step that was stored
+        with release 0.2.0 on. Runs of deleted sessions are included."""
         return self._call(
-            GET_USAGE, UsageBody, {}, {"from": from_, "to": to, "group_by": group_by}, workspace_id=workspace_id
+            operations.GET_USAGE, models.UsageBody, query={"from": from_, "to": to, "group_by": group_by},
+            workspace_id=workspace_id
         )
 
     def list_audit_events(
-        self,
-        *,
-        action: str | None = None,
-        object_type: Literal[
-            "action",
-            "agent",
-            "agent_version",
-            "api_key",
-            "credential",
-            "file",
-            "mcp_server",
-            "member",
-            "run",
-            "session",
-            "session_token",
-            "skill",
-            "skill_version",
-            "webhook",
-            "workspace",
-        ]
-        | None = None,
-        object_id: Id | None = None,
-        user_id: Id | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int | None = None,
-        after: Id | None = None,
-        order: Literal["asc", "desc"] | None = None,
-        workspace_id: Id | None = None,
-    ) -> AuditEventPage:
-        """List audit events.
-
-        One event for each change by the API or the operator. Inputs are not included: they are in the log of their
-        session. One page per call, newest first unless order=asc. Events are kept for a year by default.
-        """
+        self, *, action: str | None = None, object_type: Literal["action", "agent", "agent_version", "api_key",
+        "credential", "file", "mcp_server", "member", "run", "session", "session_token", "skill", "skill_version",
+        "webhook", "workspace"] | None = None, object_id: Id | None = None, user_id: Id | None = None,
+        since: datetime | None = None, until: datetime | None = None, limit: int | None = None, after: Id | None = None,
+        order: Literal["asc", "desc"] | None = None, workspace_id: Id | None = None,
+    ) -> models.AuditEventPage:
+        """List audit events. One event for each change by the API or the operator. Inputs are not included: they are
+        in the log of their session. One page per call, newest first unless order=asc. Events are kept for a year by
+        default."""
         return self._call(
-            LIST_AUDIT_EVENTS,
-            AuditEventPage,
-            {},
-            {
-                "action": action,
-                "object_type": object_type,
-                "object_id": object_id,
-                "user_id": user_id,
-                "since": since,
-                "until": until,
-                "limit": limit,
-                "after": after,
-                "order": order,
-            },
-            workspace_id=workspace_id,
+            operations.LIST_AUDIT_EVENTS, models.AuditEventPage, query={"action": action, "object_type": object_type,
+            "object_id": object_id, "user_id": user_id, "since": since, "until": until, "limit": limit, "after": after,
+            "order": order}, workspace_id=workspace_id
         )
 
     def iter_audit_events(
-        self,
-        *,
-        action: str | None = None,
-        object_type: Literal[
-            "action",
-            "agent",
-            "agent_version",
-            "api_key",
-            "credential",
-            "file",
-            "mcp_server",
-            "member",
-            "run",
-            "session",
-            "session_token",
-            "skill",
-            "skill_version",
-            "webhook",
-            "workspace",
-        ]
-        | None = None,
-        object_id: Id | None = None,
-        user_id: Id | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        order: Literal["asc", "desc"] | None = None,
-        page_size: int | None = None,
-        workspace_id: Id | None = None,
-    ) -> Iterator[AuditEventBody]:
+        self, *, action: str | None = None, object_type: Literal["action", "agent", "agent_version", "api_key",
+        "credential", "file", "mcp_server", "member", "run", "session", "session_token", "skill", "skill_version",
+        "webhook", "workspace"] | None = None, object_id: Id | None = None, user_id: Id | None = None,
+        since: datetime | None = None, until: datetime | None = None, order: Literal["asc", "desc"] | None = None,
+        page_size: int | None = None, workspace_id: Id | None = None,
+    ) -> Iterator[models.AuditEventBody]:
         """Iterate over all items of `list_audit_events`. Pages are fetched as needed."""
-        return walk(
-            lambda after: self.list_audit_events(
-                action=action,
-                object_type=object_type,
-                object_id=object_id,
-                user_id=user_id,
-                since=since,
-                until=until,
-                workspace_id=workspace_id,
-                limit=page_size,
-                after=after,
-                order=order,
-            )
-        )
+        return walk(lambda after: self.list_audit_events(
+            action=action, object_type=object_type, object_id=object_id, user_id=user_id, since=since, until=until,
+            workspace_id=workspace_id, limit=page_size, after=after, order=order
+        ))
 
     def list_credentials(
-        self,
-        *,
-        limit: int | None = None,
-        after: Id | None = None,
-        order: Literal["asc", "desc"] | None = None,
+        self, *, limit: int | None = None, after: Id | None = None, order: Literal["asc", "desc"] | None = None,
         workspace_id: Id | None = None,
-    ) -> CredentialPage:
-        """List the credentials of a workspace.
-
-        One page per call, newest first unless order=asc. Without the secrets.
-        """
+    ) -> models.CredentialPage:
+        """List the credentials of a workspace. One page per call, newest first unless order=asc. Without the
+        secrets."""
         return self._call(
-            LIST_CREDENTIALS,
-            CredentialPage,
-            {},
-            {"limit": limit, "after": after, "order": order},
-            workspace_id=workspace_id,
+            operations.LIST_CREDENTIALS, models.CredentialPage, query={"limit": limit, "after": after, "order": order},
+            workspace_id=workspace_id
         )
 
     def iter_credentials(
-        self,
-        *,
-        order: Literal["asc", "desc"] | None = None,
-        page_size: int | None = None,
+        self, *, order: Literal["asc", "desc"] | None = None, page_size: int | None = None,
         workspace_id: Id | None = None,
-    ) -> Iterator[CredentialBody]:
+    ) -> Iterator[models.CredentialBody]:
         """Iterate over all items of `list_credentials`. Pages are fetched as needed."""
-        return walk(
-            lambda after: self.list_credentials(workspace_id=workspace_id, limit=page_size, after=after, order=order)
-        )
+        return walk(lambda after: self.list_credentials(
+            workspace_id=workspace_id, limit=page_size, after=after, order=order
+        ))
 
     def create_credential(
-        self,
-        *,
-        name: str,
-        kind: CredentialType,
-        secret: str,
-        header: str | None = None,
-        token_url: str | None = None,
-        client_id: str | None = None,
-        scope: str | None = None,
-        audience: str | None = None,
-        idempotency_key: str | None = None,
-        workspace_id: Id | None = None,
-    ) -> CredentialBody:
-        """Create a credential.
-
-        A secret for servers that agents use. It is stored encrypted and in no response.
-        """
+        self, *, name: str, kind: models.CredentialType, secret: str, header: str | None = None,
+        token_url: str | None = None, client_id: str | None = None, scope: str | None = None,
+        audience: str | None = None, idempotency_key: str | None = None, workspace_id: Id | None = None,
+    ) -> models.CredentialBody:
+        """Create a credential. A secret for servers that agents use. It is stored encrypted and in no response."""
         return self._call(
-            CREATE_CREDENTIAL,
-            CredentialBody,
-            {},
-            {},
-            {
-                "name": name,
-                "kind": kind,
-                "secret": secret,
-                "header": header,
-                "token_url": token_url,
-                "client_id": client_id,
-                "scope": scope,
-                "audience": audience,
-            },
-            idempotency_key=idempotency_key,
-            workspace_id=workspace_id,
+            operations.CREATE_CREDENTIAL, models.CredentialBody, body={"name": name, "kind": kind, "secret": secret,
+            "header": header, "token_url": token_url, "client_id": client_id, "scope": scope, "audience": audience},
+            idempotency_key=idempotency_key, workspace_id=workspace_id
         )
 
     def rotate_credential(
-        self,
-        credential_id: Id,
-        *,
-        secret: str,
-        if_match: IfMatch | None = None,
-        idempotency_key: str | None = None,
+        self, credential_id: Id, *, secret: str, if_match: IfMatch | None = None, idempotency_key: str | None = None,
         workspace_id: Id | None = None,
-    ) -> CredentialBody:
-        """Rotate the secret of a credential.
-
-        From now on, servers get the new secret. Everything else about the credential stays.
-        """
+    ) -> models.CredentialBody:
+        """Rotate the secret of a credential. From now on, servers get the new secret. Everything else about the
+        credential stays."""
         return self._call(
-            ROTATE_CREDENTIAL,
-            CredentialBody,
-            {"credential_id": credential_id},
-            {},
-            {"secret": secret},
-            if_match=if_match,
-            idempotency_key=idempotency_key,
-            workspace_id=workspace_id,
+            operations.ROTATE_CREDENTIAL, models.CredentialBody, path={"credential_id": credential_id},
+            body={"secret": secret}, if_match=if_match, idempotency_key=idempotency_key, workspace_id=workspace_id
         )
 
     def delete_credential(
-        self, credential_id: Id, *, if_match: IfMatch | None = None, workspace_id: Id | None = None
+        self, credential_id: Id, *, if_match: IfMatch | None = None, workspace_id: Id | None = None,
     ) -> None:
         """Delete a credential."""
         return self._call(
-            DELETE_CREDENTIAL,
-            type(None),
-            {"credential_id": credential_id},
-            {},
-            if_match=if_match,
-            workspace_id=workspace_id,
+            operations.DELETE_CREDENTIAL, type(None), path={"credential_id": credential_id}, if_match=if_match,
+            workspace_id=workspace_id
         )
 
     def list_webhooks(
-        self,
-        *,
-        limit: int | None = None,
-        after: Id | None = None,
-        order: Literal["asc", "desc"] | None = None,
+        self, *, limit: int | None = None, after: Id | None = None, order: Literal["asc", "desc"] | None = None,
         workspace_id: Id | None = None,
-    ) -> WebhookPage:
-        """List the webhooks of a workspace.
-
-        One page per call, newest first unless order=asc.
-        """
+    ) -> models.WebhookPage:
+        """List the webhooks of a workspace. One page per call, newest first unless order=asc."""
         return self._call(
-            LIST_WEBHOOKS, WebhookPage, {}, {"limit": limit, "after": after, "order": order}, workspace_id=workspace_id
+            operations.LIST_WEBHOOKS, models.WebhookPage, query={"limit": limit, "after": after, "order": order},
+            workspace_id=workspace_id
         )
 
     def iter_webhooks(
-        self,
-        *,
-        order: Literal["asc", "desc"] | None = None,
-        page_size: int | None = None,
+        self, *, order: Literal["asc", "desc"] | None = None, page_size: int | None = None,
         workspace_id: Id | None = None,
-    ) -> Iterator[WebhookBody]:
+    ) -> Iterator[models.WebhookBody]:
         """Iterate over all items of `list_webhooks`. Pages are fetched as needed."""
-        return walk(
-            lambda after: self.list_webhooks(workspace_id=workspace_id, limit=page_size, after=after, order=order)
-        )
+        return walk(lambda after: self.list_webhooks(
+            workspace_id=workspace_id, limit=page_size, after=after, order=order
+        ))
 
     def create_webhook(
-        self,
-        *,
-        url: str,
-        events: list[WebhookEvent],
-        description: str | None = None,
-        idempotency_key: str | None = None,
-        workspace_id: Id | None = None,
-    ) -> CreatedWebhookBody:
-        """Create a webhook.
-
-        Sends an event to the URL for every run that ends from now on, signed according to Standard Webhooks. Each event
-        is delivered at least once; the order is not guaranteed.
-        """
+        self, *, url: str, events: list[models.WebhookEvent], description: str | None = None,
+        idempotency_key: str | None = None, workspace_id: Id | None = None,
+    ) -> models.CreatedWebhookBody:
+        """Create a webhook. Sends an event to the URL for every run that ends from now on, signed according to
+        Standard Webhooks. Each event is delivered at least once; the order is not guaranteed."""
         return self._call(
-            CREATE_WEBHOOK,
-            CreatedWebhookBody,
-            {},
-            {},
-            {"url": url, "events": events, "description": description},
-            idempotency_key=idempotency_key,
-            workspace_id=workspace_id,
+            operations.CREATE_WEBHOOK, models.CreatedWebhookBody, body={"url": url, "events": events,
+            "description": description}, idempotency_key=idempotency_key, workspace_id=workspace_id
         )
 
-    def get_webhook(self, webhook_id: Id, *, workspace_id: Id | None = None) -> WebhookBody:
+    def get_webhook(self, webhook_id: Id, *, workspace_id: Id | None = None) -> models.WebhookBody:
         """Get a webhook."""
-        return self._call(GET_WEBHOOK, WebhookBody, {"webhook_id": webhook_id}, {}, workspace_id=workspace_id)
+        return self._call(
+            operations.GET_WEBHOOK, models.WebhookBody, path={"webhook_id": webhook_id}, workspace_id=workspace_id
+        )
 
     def change_webhook(
-        self,
-        webhook_id: Id,
-        *,
-        url: str | UnsetType = UNSET,
-        events: list[WebhookEvent] | UnsetType = UNSET,
-        description: str | UnsetType | None = UNSET,
-        enabled: bool | UnsetType = UNSET,
-        if_match: IfMatch | None = None,
-        idempotency_key: str | None = None,
-        workspace_id: Id | None = None,
-    ) -> WebhookBody:
-        """Change a webhook.
-
-        Changes only the given fields. Pending deliveries go to the new URL. Deliveries that become due while the
-        webhook is disabled fail.
-        """
+        self, webhook_id: Id, *, url: str | UnsetType = UNSET, events: list[models.WebhookEvent] | UnsetType = UNSET,
+        description: str | UnsetType | None = UNSET, enabled: bool | UnsetType = UNSET, if_match: IfMatch | None = None,
+        idempotency_key: str | None = None, workspace_id: Id | None = None,
+    ) -> models.WebhookBody:
+        """Change a webhook. Changes only the given fields. Pending deliveries go to the new URL. Deliveries that
+        become due while the webhook is disabled fail."""
         return self._call(
-            CHANGE_WEBHOOK,
-            WebhookBody,
-            {"webhook_id": webhook_id},
-            {},
-            {"url": url, "events": events, "description": description, "enabled": enabled},
-            if_match=if_match,
-            idempotency_key=idempotency_key,
-            workspace_id=workspace_id,
+            operations.CHANGE_WEBHOOK, models.WebhookBody, path={"webhook_id": webhook_id}, body={"url": url,
+            "events": events, "description": description, "enabled": enabled}, if_match=if_match,
+            idempotency_key=idempotency_key, workspace_id=workspace_id
         )
 
     def delete_webhook(
-        self, webhook_id: Id, *, if_match: IfMatch | None = None, workspace_id: Id | None = None
+        self, webhook_id: Id, *, if_match: IfMatch | None = None, workspace_id: Id | None = None,
     ) -> None:
-        """Delete a webhook.
-
-        Also deletes its deliveries. A delivery that is being sent may still arrive.
-        """
+        """Delete a webhook. Also deletes its deliveries. A delivery that is being sent may still arrive."""
         return self._call(
-            DELETE_WEBHOOK, type(None), {"webhook_id": webhook_id}, {}, if_match=if_match, workspace_id=workspace_id
+            operations.DELETE_WEBHOOK, type(None), path={"webhook_id": webhook_id}, if_match=if_match,
+            workspace_id=workspace_id
         )
 
     def rotate_webhook_secret(
-        self,
-        webhook_id: Id,
-        *,
-        overlap_seconds: int = 86400,
-        if_match: IfMatch | None = None,
-        idempotency_key: str | None = None,
-        workspace_id: Id | None = None,
-    ) -> CreatedWebhookBody:
-        """Rotate the signing secret of a webhook.
-
-        During the overlap, deliveries are signed with both secrets, so that the receiver can switch at any time. An
-        even older secret ends now.
-        """
+        self, webhook_id: Id, *, overlap_seconds: int = 86400, if_match: IfMatch | None = None,
+        idempotency_key: str | None = None, workspace_id: Id | None = None,
+    ) -> models.CreatedWebhookBody:
+        """Rotate the signing secret of a webhook. During the overlap, deliveries are signed with both secrets, so
+        that the receiver can switch at any time. An even older secret ends now."""
         return self._call(
-            ROTATE_WEBHOOK_SECRET,
-            CreatedWebhookBody,
-            {"webhook_id": webhook_id},
-            {},
-            {"overlap_seconds": overlap_seconds},
-            if_match=if_match,
-            idempotency_key=idempotency_key,
-            workspace_id=workspace_id,
+            operations.ROTATE_WEBHOOK_SECRET, models.CreatedWebhookBody, path={"webhook_id": webhook_id},
+            body={"overlap_seconds": overlap_seconds}, if_match=if_match, idempotency_key=idempotency_key,
+            workspace_id=workspace_id
         )
 
     def test_webhook(
-        self, webhook_id: Id, *, idempotency_key: str | None = None, workspace_id: Id | None = None
-    ) -> WebhookDeliveryBody:
-        """Send a test event to a webhook.
-
-        Sends an event of type webhook.test like any other event.
-        """
+        self, webhook_id: Id, *, idempotency_key: str | None = None, workspace_id: Id | None = None,
+    ) -> models.WebhookDeliveryBody:
+        """Send a test event to a webhook. Sends an event of type webhook.test like any other event."""
         return self._call(
-            TEST_WEBHOOK,
-            WebhookDeliveryBody,
-            {"webhook_id": webhook_id},
-            {},
-            idempotency_key=idempotency_key,
-            workspace_id=workspace_id,
+            operations.TEST_WEBHOOK, models.WebhookDeliveryBody, path={"webhook_id": webhook_id},
+            idempotency_key=idempotency_key, workspace_id=workspace_id
         )
 
     def list_webhook_deliveries(
-        self,
-        webhook_id: Id,
-        *,
-        state: Literal["delivered", "failed", "pending"] | None = None,
-        limit: int | None = None,
-        after: Id | None = None,
-        order: Literal["asc", "desc"] | None = None,
+        self, webhook_id: Id, *, state: Literal["delivered", "failed", "pending"] | None = None,
+        limit: int | None = None, after: Id | None = None, order: Literal["asc", "desc"] | None = None,
         workspace_id: Id | None = None,
-    ) -> WebhookDeliveryPage:
-        """List the deliveries of a webhook.
-
-        One page per call, newest first unless order=asc. Ended deliveries are kept for 30 days by default.
-        """
+    ) -> models.WebhookDeliveryPage:
+        """List the deliveries of a webhook. One page per call, newest first unless order=asc. Ended deliveries are
+        kept for 30 days by default."""
         return self._call(
-            LIST_WEBHOOK_DELIVERIES,
-            WebhookDeliveryPage,
-            {"webhook_id": webhook_id},
-            {"state": state, "limit": limit, "after": after, "order": order},
-            workspace_id=workspace_id,
+            operations.LIST_WEBHOOK_DELIVERIES, models.WebhookDeliveryPage, path={"webhook_id": webhook_id},
+            query={"state": state, "limit": limit, "after": after, "order": order}, workspace_id=workspace_id
         )
 
     def iter_webhook_deliveries(
-        self,
-        webhook_id: Id,
-        *,
-        state: Literal["delivered", "failed", "pending"] | None = None,
-        order: Literal["asc", "desc"] | None = None,
-        page_size: int | None = None,
-        workspace_id: Id | None = None,
-    ) -> Iterator[WebhookDeliveryBody]:
+        self, webhook_id: Id, *, state: Literal["delivered", "failed", "pending"] | None = None,
+        order: Literal["asc", "desc"] | None = None, page_size: int | None = None, workspace_id: Id | None = None,
+    ) -> Iterator[models.WebhookDeliveryBody]:
         """Iterate over all items of `list_webhook_deliveries`. Pages are fetched as needed."""
-        return walk(
-            lambda after: self.list_webhook_deliveries(
-                webhook_id, state=state, workspace_id=workspace_id, limit=page_size, after=after, order=order
-            )
-        )
+        return walk(lambda after: self.list_webhook_deliveries(
+            webhook_id, state=state, workspace_id=workspace_id, limit=page_size, after=after, order=order
+        ))
 
     def redeliver_webhook(
-        self, webhook_id: Id, delivery_id: Id, *, idempotency_key: str | None = None, workspace_id: Id | None = None
-    ) -> WebhookDeliveryBody:
-        """Send a delivery again.
-
-        Sends the same payload with the same webhook-id again, immediately, and with all retries if it fails.
-        """
+        self, webhook_id: Id, delivery_id: Id, *, idempotency_key: str | None = None, workspace_id: Id | None = None,
+    ) -> models.WebhookDeliveryBody:
+        """Send a delivery again. Sends the same payload with the same webhook-id again, immediately, and with all
+        retries if it fails."""
         return self._call(
-            REDELIVER_WEBHOOK,
-            WebhookDeliveryBody,
-            {"webhook_id": webhook_id, "delivery_id": delivery_id},
-            {},
-            idempotency_key=idempotency_key,
-            workspace_id=workspace_id,
+            operations.REDELIVER_WEBHOOK, models.WebhookDeliveryBody,
+            path={"webhook_id": webhook_id, "delivery_id": delivery_id}, idempotency_key=idempotency_key,
+            workspace_id=workspace_id
         )

@@ -4,12 +4,14 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from enum import Enum
+from typing import TypedDict
 from urllib.parse import quote, urlsplit
 from uuid import UUID, uuid4
 
 import msgspec
 from msgspec import UNSET, Struct
 
+from quarterdeck import __version__
 from quarterdeck.client.errors import InvalidArgument
 from quarterdeck.core.ids import parse_id
 
@@ -18,6 +20,7 @@ Id = UUID | str
 IfMatch = int | str
 
 JSON = "application/json"
+_CLIENT = f"quarterdeck-python/{__version__}"
 _PRINTABLE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+", re.ASCII)
 _KEY = re.compile(r"[\x21-\x7e]+")
@@ -33,6 +36,14 @@ class Operation(Struct, frozen=True):
     idempotent: bool = False
     # The field with a secret, which replayed responses do not have.
     shown_once: str | None = None
+
+
+class Options(TypedDict, total=False):
+    """Options that many operations share."""
+
+    if_match: IfMatch | None
+    idempotency_key: str | None
+    workspace_id: Id | None
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -63,7 +74,7 @@ class Target(Struct, frozen=True):
         return self.base_url
 
 
-def target(base_url: str, key: str, workspace_id: Id | None, client: str, *, allow_http: bool) -> Target:
+def target(base_url: str, key: str, workspace_id: Id | None, *, allow_http: bool) -> Target:
     # A key read from a file may end in a line break.
     key = key.strip()
     if not _KEY.fullmatch(key):
@@ -81,7 +92,7 @@ def target(base_url: str, key: str, workspace_id: Id | None, client: str, *, all
         raise InvalidArgument(
             f"The key would be sent unencrypted to {host}. Use https, or allow_http=True on a trusted network."
         )
-    headers = {"Authorization": f"Bearer {key}", "Quarterdeck-Client": client, "User-Agent": client, "Accept": JSON}
+    headers = {"Authorization": f"Bearer {key}", "Quarterdeck-Client": _CLIENT, "User-Agent": _CLIENT, "Accept": JSON}
     if workspace_id is not None:
         headers["Service-Workspace"] = id_text("workspace_id", workspace_id)
     return Target(base_url.rstrip("/"), headers, parts.scheme == "http" and _is_loopback(host))
@@ -98,10 +109,10 @@ def _is_loopback(host: str) -> bool:
 
 def build(
     operation: Operation,
-    path: Mapping[str, Id | int],
-    query: Mapping[str, object],
-    body: Mapping[str, object] | None,
     *,
+    path: Mapping[str, Id | int] | None = None,
+    query: Mapping[str, object] | None = None,
+    body: Mapping[str, object] | None = None,
     if_match: IfMatch | None = None,
     idempotency_key: str | None = None,
     workspace_id: Id | None = None,
@@ -124,8 +135,8 @@ def build(
         content = _encode({name: value for name, value in body.items() if value is not UNSET})
     return Request(
         operation=operation,
-        path=_fill(operation.path, path),
-        query=dict(_query_texts(query)),
+        path=_fill(operation.path, path or {}),
+        query=dict(_query_texts(query or {})),
         headers=all_headers,
         content=content,
     )

@@ -1,17 +1,19 @@
-"""The calls of client tools: what a function's result becomes, which calls this process has taken, and when to try
-again. No I/O."""
+"""The calls of client tools: what a function's result becomes, which calls this process has taken, when to try again
+and when to stop."""
 
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from threading import Lock
-from typing import Any
+from threading import Event as Flag
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import msgspec
 from msgspec import Struct
 
+from quarterdeck.client.calls import backoff_seconds
 from quarterdeck.client.errors import (
     ApiError,
     ConnectionFailed,
@@ -21,7 +23,9 @@ from quarterdeck.client.errors import (
     TooManyRequests,
 )
 from quarterdeck.client.models import ActionBody, ActionKind, ActionState, Event, EventType, RunState
-from quarterdeck.client.retry import backoff_seconds
+
+if TYPE_CHECKING:
+    from quarterdeck.client.event_stream import EventFollower
 
 Tools = Mapping[str, Callable[..., Any]]
 
@@ -29,11 +33,27 @@ RUN_ENDS = (EventType.RUN_SUCCEEDED, EventType.RUN_FAILED, EventType.RUN_CANCELL
 ENDED_STATES = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
 # A connection that lived longer than this was healthy.
 _HEALTHY_SECONDS = 30.0
+_STOP_POLL_SECONDS = 0.2
 
 
 class Answer(Struct, frozen=True):
     result: Any
     is_error: bool = False
+
+
+def call_function(function: Callable[..., Any], arguments: dict[str, Any]) -> object:
+    return function(**arguments)
+
+
+async def async_call_function(function: Callable[..., Any], arguments: dict[str, Any]) -> object:
+    """A function that is not async runs in a thread, because it may block."""
+    import asyncio
+    import inspect
+
+    if inspect.iscoroutinefunction(function):
+        return await function(**arguments)
+    found = await asyncio.to_thread(function, **arguments)
+    return await found if inspect.isawaitable(found) else found
 
 
 def answer_with(tool: str, result: object) -> Answer:
@@ -148,3 +168,52 @@ def _is_temporary(error: QuarterdeckError) -> bool:
     if isinstance(error, ApiError):
         return isinstance(error, (Internal, TooManyRequests)) or error.retry_after is not None
     return isinstance(error, ConnectionFailed)
+
+
+class Stop:
+    """Whether the caller of `Client.serve_tools` has set its event."""
+
+    def __init__(self, event: Flag | None) -> None:
+        self._event = event or Flag()
+
+    def is_set(self) -> bool:
+        return self._event.is_set()
+
+    def sleep(self, seconds: float) -> None:
+        self._event.wait(seconds)
+
+    @contextmanager
+    def interrupting(self, follower: "EventFollower") -> Iterator[None]:
+        """Ends the stream of events when the event is set: the thread that reads the stream cannot check it."""
+        from quarterdeck.client.transport import interrupt
+
+        finished = Flag()
+
+        def watch() -> None:
+            while not finished.wait(_STOP_POLL_SECONDS):
+                if self._event.is_set() and follower.response is not None:
+                    interrupt(follower.response)
+
+        watcher = Thread(target=watch, name="serve_tools", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            finished.set()
+            watcher.join()
+
+
+class AsyncStop:
+    """`Stop` of `AsyncClient.serve_tools`: its task is cancelled instead."""
+
+    def is_set(self) -> bool:
+        return False
+
+    async def sleep(self, seconds: float) -> None:
+        import asyncio
+
+        await asyncio.sleep(seconds)
+
+    @contextmanager
+    def interrupting(self, follower: "EventFollower") -> Iterator[None]:
+        yield

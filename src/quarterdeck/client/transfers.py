@@ -22,6 +22,7 @@ from quarterdeck.client.errors import ConnectionFailed, InvalidArgument
 Progress = Callable[[int, int], None]
 Source = bytes | BinaryIO
 Sink = str | os.PathLike[str] | BinaryIO
+Bundle = str | os.PathLike[str] | bytes | BinaryIO
 
 _CHUNK_BYTES = 64 * 1024
 # Larger content is stored on disk.
@@ -62,7 +63,7 @@ class Upload:
             if self._progress is not None:
                 self._progress(sent, self.total)
 
-    async def chunks_async(self) -> AsyncIterator[bytes]:
+    async def async_chunks(self) -> AsyncIterator[bytes]:
         for chunk in self.chunks():
             yield chunk
 
@@ -74,9 +75,7 @@ class NamedSource(Struct, frozen=True):
 
 
 @contextmanager
-def named_source(
-    file: str | os.PathLike[str] | Source, name: str | None, media_type: str | None
-) -> Iterator[NamedSource]:
+def named_source(file: Bundle, name: str | None, media_type: str | None) -> Iterator[NamedSource]:
     """A path is opened. Its name, or that of the open file, is the default for `name`."""
     with ExitStack() as stack:
         if isinstance(file, (str, os.PathLike)):
