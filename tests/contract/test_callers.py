@@ -22,10 +22,11 @@ from tests.waiting_runs import approval, new_actions
 from tests.workers import log_of
 from tests.world import Server, World, bundle, error_of
 
-# Where the example of the OpenAPI document names objects that the workspace does not have.
+# Where the example of the OpenAPI document names objects that the workspace does not have, or needs more permissions.
 BODIES: dict[str, Any] = {
     "create_session": {},
     "change_session": {"title": "x"},
+    "change_workspace": {"limits": {"day": {"max_tokens": 1000000000}}},
     "fork_session": {},
     "create_agent": {"name": "x"},
     "push_agent_version": {},
