@@ -515,8 +515,8 @@ class Methods(Connection):
         session_id: Id,
         *,
         expires_at: datetime | None = None,
-        label: str | UnsetType | None = UNSET,
-        may_resolve: bool | UnsetType = UNSET,
+        label: str | None = None,
+        may_resolve: bool = False,
         idempotency_key: str | None = None,
         workspace_id: Id | None = None,
     ) -> CreatedSessionTokenBody:

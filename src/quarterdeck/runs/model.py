@@ -29,8 +29,7 @@ class Delivery(StrEnum):
     INTERRUPT = "interrupt"
 
 
-# omit_defaults: the Idempotency-Key of an input with none of the later fields has the fingerprint of earlier releases.
-class InputEvent(Struct, frozen=True, omit_defaults=True):
+class InputEvent(Struct, frozen=True):
     text: Text
     type: Literal["input"]
     delivery: Annotated[
@@ -200,7 +199,6 @@ class RunSetup(Struct, frozen=True, kw_only=True):
     instructions: str | None
     skills: list[UsedSkill]
     client_tools: list[ToolSpec]
-    # Runs of earlier releases had none of these.
     workspace: WorkspaceKind = WorkspaceKind.NONE
     agent: UsedAgent | None = None
     mcp_servers: list[UUID] = []
