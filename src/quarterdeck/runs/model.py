@@ -29,7 +29,8 @@ class Delivery(StrEnum):
     INTERRUPT = "interrupt"
 
 
-class InputEvent(Struct, frozen=True):
+# omit_defaults: when a release adds a field, inputs without it keep their fingerprint, and their receipts are found.
+class InputEvent(Struct, frozen=True, omit_defaults=True):
     text: Text
     type: Literal["input"]
     delivery: Annotated[
