@@ -31,8 +31,8 @@ FROM workspaces w, generate_series(%s::bigint, %s::bigint) n WHERE w.id = %s
 """
 # Queued and without a job: no worker takes it, so every input steers it.
 _ADD_RUNS = """
-INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through)
-SELECT uuidv7(), id, workspace_id, 'queued', 1, 0 FROM sessions
+INSERT INTO runs (id, session_id, workspace_id, state, first_input, last_input, consumed_through)
+SELECT uuidv7(), id, workspace_id, 'queued', 1, 1, 0 FROM sessions
 """
 # For the API: the runs of `add_active_runs` consume nothing, so all inputs of all rounds wait.
 UNBOUNDED = {"SUBMIT_RUN_WAITING_INPUTS": 10**9, "SUBMIT_RUN_WAITING_BYTES": 10**12}

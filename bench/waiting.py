@@ -20,9 +20,10 @@ SELECT s.id AS session_id, s.workspace_id, uuidv7() AS run_id, uuidv7() AS input
 FROM sessions s WHERE NOT EXISTS (SELECT FROM runs r WHERE r.session_id = s.id)
 """
 _RUNS = """
-INSERT INTO runs (id, session_id, workspace_id, state, attempt, last_input, consumed_through, updated_at,
+INSERT INTO runs (id, session_id, workspace_id, state, attempt, first_input, last_input, consumed_through, updated_at,
                   inputs_consumed, steps, input_tokens, output_tokens, started_at, waiting_since)
-SELECT run_id, session_id, workspace_id, 'waiting', 1, first_event, first_event, now(), 1, 1, 900, 120, now(), now()
+SELECT run_id, session_id, workspace_id, 'waiting', 1, first_event, first_event, first_event, now(), 1, 1, 900, 120,
+       now(), now()
 FROM waiting_runs
 """
 _ACTIONS = """

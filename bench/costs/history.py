@@ -9,19 +9,21 @@ from bench.server import Server
 MIB = 1024 * 1024
 
 _RUN = """
-INSERT INTO runs (id, session_id, workspace_id, state, attempt, last_input, consumed_through, inputs_accepted,
-                  inputs_consumed, steps, started_at, finished_at)
-SELECT gen_random_uuid(), %s, %s, 'succeeded', 1, last, last, %s, %s, 1, now(), now()
+INSERT INTO runs (id, session_id, workspace_id, state, attempt, first_input, last_input, consumed_through,
+                  inputs_accepted, inputs_consumed, steps, started_at, finished_at)
+SELECT gen_random_uuid(), %s, %s, 'succeeded', 1, last, last, last, %s, %s, 1, now(), now()
 FROM (SELECT last_value AS last FROM session_event_ids) AS ids RETURNING id
 """
 _INPUTS = """
-INSERT INTO session_events (session_id, run_id, workspace_id, type, data)
-SELECT %s, %s, entry.workspace_id, entry.type, entry.data
-FROM generate_series(1, %s) n CROSS JOIN LATERAL (VALUES
-    (0, %s::uuid, 'input.accepted', jsonb_build_object('input_id', md5(n::text)::uuid, 'text', %s::text)),
-    (1, NULL, 'input.consumed', jsonb_build_object('input_id', md5(n::text)::uuid, 'step', 1))
-) AS entry (place, workspace_id, type, data)
-ORDER BY n, entry.place
+WITH accepted AS (
+    INSERT INTO session_events (session_id, run_id, workspace_id, type, data)
+    SELECT %s, %s, %s, 'input.accepted', jsonb_build_object('input_id', md5(n::text)::uuid, 'text', %s::text)
+    FROM generate_series(1, %s) n
+    RETURNING id, session_id, run_id, data->>'input_id' AS input_id
+)
+INSERT INTO session_events (session_id, run_id, type, data, input_event_id)
+SELECT session_id, run_id, 'input.consumed', jsonb_build_object('input_id', input_id, 'step', 1), id
+FROM accepted ORDER BY id
 """
 _ANSWER = """
 INSERT INTO session_events (session_id, run_id, type, data)
@@ -48,7 +50,7 @@ async def add_history(server: Server, session_id: UUID, inputs: int, text: str) 
     can read them."""
     workspace_id = server.workspace_id
     ((run_id,),) = await server.statement(_RUN, session_id, workspace_id, inputs, inputs)
-    await server.statement(_INPUTS, session_id, run_id, inputs, workspace_id, text)
+    await server.statement(_INPUTS, session_id, run_id, workspace_id, text, inputs)
     await server.statement(_ANSWER, session_id, run_id, session_id, run_id)
 
 

@@ -159,8 +159,8 @@ async def test_other_locks_leave_connections_to_the_neighbour(
     lock = {
         "row": ("SELECT FROM skills WHERE id = %s FOR UPDATE", UUID(skill_id)),
         "Idempotency-Key": (
-            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 2))",
-            f"{lineage_id} create_session k",
+            "SELECT pg_advisory_xact_lock(receipt_lock(%s, 'create_session', 'k'))",
+            lineage_id,
         ),
         "credential": ("SELECT pg_advisory_xact_lock(credential_lock(%s))", key_id),
     }

@@ -22,8 +22,8 @@ MAX_GROWTH_MIB = 64
 AT_ONCE = 100
 _FILL_RUN = """
 WITH run AS (
-    INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, inputs_accepted)
-    SELECT uuidv7(), id, workspace_id, 'queued', 1, 0, %s FROM sessions WHERE id = %s RETURNING id, session_id
+    INSERT INTO runs (id, session_id, workspace_id, state, first_input, last_input, consumed_through, inputs_accepted)
+    SELECT uuidv7(), id, workspace_id, 'queued', 1, 1, 0, %s FROM sessions WHERE id = %s RETURNING id, session_id
 ), events AS (
     INSERT INTO session_events (session_id, run_id, type, data)
     SELECT session_id, id, 'input.accepted',
@@ -38,11 +38,14 @@ UPDATE runs SET last_input = (SELECT max(id) FROM session_events WHERE session_i
 WHERE id = %s
 """
 _ADD_CONSUMED = """
-INSERT INTO session_events (session_id, type, data)
-SELECT %s, kind, jsonb_build_object('input_id', format('%%s-%%s', %s::uuid, n), 'text', text)
-FROM generate_series(1, %s) n,
-     (VALUES ('input.accepted', repeat('x', %s)), ('input.consumed', NULL)) AS each (kind, text)
-ORDER BY kind, n
+WITH accepted AS (
+    INSERT INTO session_events (session_id, type, data)
+    SELECT %s, 'input.accepted', jsonb_build_object('input_id', gen_random_uuid(), 'text', repeat('x', %s))
+    FROM generate_series(1, %s)
+    RETURNING id, session_id, data->>'input_id' AS input_id
+)
+INSERT INTO session_events (session_id, type, data, input_event_id)
+SELECT session_id, 'input.consumed', jsonb_build_object('input_id', input_id), id FROM accepted ORDER BY id
 """
 
 
@@ -68,7 +71,7 @@ async def neighbour(shipped: Server) -> AsyncIterator[World]:
 
 
 async def fill_run(world: World, session_id: str, inputs: int, text_bytes: int) -> str:
-    """A run as an earlier release left it: without a bound, and without a count of bytes."""
+    """A run with more inputs than the bounds allow."""
     [(run_id,)] = await world.fetch(_FILL_RUN, inputs, session_id, text_bytes, inputs)
     await world.execute(_SET_LAST_INPUT, run_id)
     return str(run_id)
@@ -247,7 +250,7 @@ async def test_a_run_that_was_filled_before_ends(
 async def test_a_worker_needs_little_memory_for_a_long_session(attacker: World, shipped: Server) -> None:
     """400 old inputs of 1 MiB, of which few fit into the context of a model."""
     warm_up, session_id = await attacker.new_session(), await attacker.new_session()
-    await attacker.execute(_ADD_CONSUMED, UUID(session_id), UUID(session_id), 400, 1024 * 1024)
+    await attacker.execute(_ADD_CONSUMED, UUID(session_id), 1024 * 1024, 400)
     with working(shipped.database_url, shipped.data_dir) as worker:
         await ended(attacker, (await attacker.submit(warm_up)).json()["run_id"])
         idle_mib = peak_mib(worker.process.pid)

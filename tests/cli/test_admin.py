@@ -254,7 +254,7 @@ def test_with_two_addresses_the_owners_is_needed_to_migrate_only(database_url: s
     with psycopg.connect(database_url, autocommit=True) as connection:
         kept = connection.execute("SELECT keep_days FROM app.audit_retention").fetchall()
         assert kept == [(3650,)], "a command without the settings of the service does not shorten the log"
-        connection.execute("DELETE FROM app.migrations WHERE name = '0009_audit_retention'")
+        connection.execute("DELETE FROM app.migrations WHERE name = 'schema/16_changes'")
     refused = qd_here("admin", "list-workspaces", **weak)
     assert refused.returncode == 2
     assert "QUARTERDECK_DATABASE_OWNER_URL" in refused.stderr

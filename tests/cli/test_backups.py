@@ -18,11 +18,10 @@ import obstore
 import psycopg
 import pytest
 
-import quarterdeck
 from quarterdeck.backups.backup_file import create_backup
 from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.settings import WebhookSettings
-from quarterdeck.db.migrate import apply_migrations, queue_migrations
+from quarterdeck.db import migrate as migrations
 from quarterdeck.db.table_data import begin_snapshot, connect, read_table, sequences, tables
 from tests.cli.command import qd_here, qd_serve
 from tests.contract.test_object_store import objects, s3  # noqa: F401 - fixtures
@@ -317,19 +316,18 @@ async def test_what_cannot_be_backed_up_leaves_no_file(
     assert not stored[0].exists()
 
 
-def migrated_halfway(url: str) -> None:
-    """A database of an earlier release, with one user."""
-    files = (Path(quarterdeck.__file__).parent / "db" / "migrations").glob("*.sql")
-    earlier = [file.stem for file in files if file.stem < "0020"]
-    queue = [f"jobs/{file.stem}" for file in queue_migrations().glob("*.sql")]
-    with connect(url) as connection:
-        assert "0019_ended_credentials" in apply_migrations(connection, [*queue, *earlier])
-        connection.execute("INSERT INTO app.users (id, email) VALUES (gen_random_uuid(), 'old@example.com')")
+def with_a_later_migration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if this were the next release, whose migration changes the rows that a backup has."""
+    script = migrations._Script("9998_later", "ALTER TABLE users ADD COLUMN later text NOT NULL DEFAULT 'x';")
+    all_scripts = [*migrations._migrations(), script]
+    monkeypatch.setattr(migrations, "_migrations", lambda: all_scripts)
 
 
 @pytest.mark.long
 @pytest.mark.usefixtures("s3")
-async def test_from_an_object_store_and_an_earlier_release(database_url: str, empty_url: str, tmp_path: Path) -> None:
+async def test_from_an_object_store_and_an_earlier_release(
+    database_url: str, empty_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = {"BUNDLE_STORE_URL": f"s3://{BUCKET}/first"}
     archive = bundle(noise=random.Random(2).randbytes(300_000).hex())
     with serving(database_url, tmp_path, **store) as server:
@@ -354,17 +352,13 @@ async def test_from_an_object_store_and_an_earlier_release(database_url: str, em
 
     with connect(empty_url) as connection:
         connection.execute("DROP SCHEMA app, jobs CASCADE")
-    migrated_halfway(empty_url)
-    old = tmp_path / "old.qd"
-    assert (await command("backup", str(old), DATABASE_URL=empty_url, SERVER_DATA_DIR=str(tmp_path)))[0] == OK
-    code, _, err = await command("restore", str(old), DATABASE_URL=database_url, **second)
+    with_a_later_migration(monkeypatch)
+    code, _, err = await command("restore", str(file), DATABASE_URL=database_url, **second)
     assert (code, "not empty" in err) == (REFUSED, True), err
-    with connect(empty_url) as connection:
-        connection.execute("DROP SCHEMA app, jobs CASCADE")
-    assert (await command("restore", str(old), DATABASE_URL=empty_url, **second))[0] == OK
+    assert (await command("restore", str(file), DATABASE_URL=empty_url, **second))[0] == OK
     assert (await asyncio.to_thread(qd_here, "migrate", DATABASE_URL=empty_url)).stdout == "The schema is up to date.\n"
     with connect(empty_url) as connection:
-        assert connection.execute("SELECT email FROM app.users").fetchall() == [("old@example.com",)]
+        assert connection.execute("SELECT DISTINCT later FROM app.users").fetchall() == [("x",)]
 
 
 @pytest.mark.long

@@ -28,7 +28,7 @@ def test_an_empty_database_has_migrations_pending(empty_url: str) -> None:
     code, out, err = check(empty_url)
     assert (code, err) == (1, "")
     assert out.startswith("Pending: jobs/")
-    assert ", 0001_foundation, " in out
+    assert ", schema/01_workspaces, " in out
     with psycopg.connect(empty_url) as connection:
         found = connection.execute("SELECT FROM pg_namespace WHERE nspname IN ('app', 'jobs')").fetchall()
     assert found == []

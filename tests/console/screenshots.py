@@ -29,8 +29,9 @@ LATER = timedelta(minutes=25)
 
 
 _RUN = """
-INSERT INTO runs (id, session_id, workspace_id, state, attempt, last_input, consumed_through, started_at, finished_at)
-VALUES (%s, %s, %s, %s, 1, 1, 1, %s, %s)
+INSERT INTO runs (id, session_id, workspace_id, state, attempt, first_input, last_input, consumed_through, started_at,
+                  finished_at)
+VALUES (%s, %s, %s, %s, 1, 1, 1, 1, %s, %s)
 """
 _INPUT = """
 INSERT INTO session_events (session_id, run_id, workspace_id, type, created_at, data)
@@ -52,9 +53,9 @@ ON CONFLICT DO NOTHING
 
 
 _AGENT_RUN = """
-INSERT INTO runs (id, session_id, workspace_id, state, attempt, last_input, consumed_through, started_at, finished_at,
-                  agent_id, agent_version, input_tokens, output_tokens, cost_usd)
-VALUES (%s, %s, %s, %s, 1, 1, 1, %s, %s, %s, %s, %s, %s, %s)
+INSERT INTO runs (id, session_id, workspace_id, state, attempt, first_input, last_input, consumed_through, started_at,
+                  finished_at, agent_id, agent_version, input_tokens, output_tokens, cost_usd)
+VALUES (%s, %s, %s, %s, 1, 1, 1, 1, %s, %s, %s, %s, %s, %s, %s)
 """
 
 

@@ -11,9 +11,10 @@ from tests.world import World, error_of
 
 _ADD = """
 INSERT INTO runs (id, session_id, workspace_id, state, agent_id, agent_version, started_at, finished_at, waited_seconds,
-                  input_tokens, cached_tokens, output_tokens, cost_usd, attempt, last_input, consumed_through)
+                  input_tokens, cached_tokens, output_tokens, cost_usd, attempt, first_input, last_input,
+                  consumed_through)
 VALUES (%s, %s, %s, %s, %s, %s, now() - interval '1 hour',
-        now() - interval '1 hour' + %s::float8 * interval '1 second', %s, 10, 5, 2, %s, 1, 1, 1)
+        now() - interval '1 hour' + %s::float8 * interval '1 second', %s, 10, 5, 2, %s, 1, 1, 1, 1)
 """
 
 

@@ -10,13 +10,11 @@ from uuid import UUID, uuid4
 import pytest
 
 from quarterdeck.core.actors import Permission
-from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import DatabaseSettings, RunSettings
 from quarterdeck.db.database import Database
 from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.runs import lifecycle
 from quarterdeck.runs.lifecycle import Lease, Superseded
-from quarterdeck.runs.recovery import recover
 from tests.fault.stand_in import Brake
 from tests.workers import USED, check_log, log_of, resolve_setup
 from tests.world import Server, World, app_url, error_of, serving
@@ -174,41 +172,6 @@ async def test_a_failed_run_hands_its_inputs_on_before_pending_ones(runs: Runs) 
     [last_run] = (await runs.states()).keys() - {second}
     await runs.work_off()
     assert await runs.consumed() == {first: ["one"], last_run: ["one more", "and this"], second: ["two"]}
-
-
-async def test_recovery_starts_a_pending_run_that_nobody_started(runs: Runs) -> None:
-    """A worker of an earlier release ends runs without starting pending ones."""
-    first = await runs.send("one")
-    lease = await runs.begin(first)
-    second = await runs.send("two", "queue")
-    await runs.send("one more", outcome="steered")
-    await lifecycle.fail(runs.database, lease, "told to fail")
-    [successor] = (await runs.states()).keys() - {second}
-    old_run = new_id()
-    await runs.take_job(successor)
-    await runs.world.execute("DELETE FROM runs WHERE id = %s", successor)
-    await runs.world.execute(
-        "INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, inputs_accepted,"
-        " takes_over) SELECT %s, session_id, workspace_id, 'queued', last_input, consumed_through, 1, ARRAY[id]"
-        " FROM runs WHERE id = %s",
-        old_run,
-        first,
-    )
-    await runs.begin(str(old_run))
-    await runs.world.execute(
-        "INSERT INTO session_events (session_id, run_id, type, data) VALUES (%s, %s, 'run.succeeded', '{}')",
-        runs.session_id,
-        old_run,
-    )
-    await runs.world.execute("UPDATE runs SET state = 'succeeded', finished_at = now() WHERE id = %s", old_run)
-    assert await runs.states() == {second: "pending"}
-    async with Brake(runs.world, runs.session_id):
-        await recover(runs.database, 60, None)
-        assert await runs.states() == {second: "pending"}, "the session is in use"
-    await recover(runs.database, 60, None)
-    assert await runs.states() == {second: "queued"}
-    await runs.work_off()
-    assert await runs.consumed() == {first: ["one"], str(old_run): ["one more"], second: ["two"]}
 
 
 async def test_pending_runs_end_by_cancel_and_with_their_session(runs: Runs) -> None:

@@ -1,7 +1,6 @@
 """The operations that make the three usable: sessions, tokens, skills, keys."""
 
 import asyncio
-import hashlib
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -161,29 +160,6 @@ async def test_every_create_keeps_a_receipt(
         assert expected.pop(shown_once)
     assert replays[0].json() == expected
     assert error_of(await world.post(path, other_body, headers=key)) == (409, "conflict")
-
-
-@pytest.mark.parametrize(
-    ("path", "body", "encoded"),
-    [
-        ("", {"title": "x"}, b'{"title":"x","model":null,"instructions":null,"skills":[]}'),
-        ("/{session}/tokens", {}, b'{"expires_at":null}'),
-    ],
-    ids=["create_session", "create_session_token"],
-)
-async def test_a_receipt_of_the_previous_release_is_found(
-    world: World, path: str, body: dict[str, Any], encoded: bytes
-) -> None:
-    """`encoded`: the body as release 0.1.0 put it into the fingerprint."""
-    session_id = await world.new_session()
-    path = f"/v1/sessions{path.format(session=session_id)}"
-    key = {"Idempotency-Key": "k"}
-    first = await world.post(path, body, headers=key)
-    resource = UUID(session_id).bytes if "tokens" in path else b""
-    fingerprint = hashlib.sha256(resource + encoded).digest()
-    await world.execute("UPDATE receipts SET fingerprint = %s WHERE key = 'k'", fingerprint)
-    again = await world.post(path, body, headers=key)
-    assert (first.status_code, again.status_code, again.json()["id"]) == (201, 201, first.json()["id"])
 
 
 async def test_one_key_may_serve_two_operations(world: World) -> None:

@@ -155,7 +155,6 @@ async def test_expiry_skips_a_locked_session(world: World, database: Database) -
 
 
 async def test_expiry_skips_a_deleted_session(world: World, database: Database) -> None:
-    """A process of the previous release deletes a session without closing its actions."""
     session_id, _, (action_id,) = await waiting_run(world)
     await overdue(world, action_id)
     await world.execute("DELETE FROM sessions WHERE id = %s", session_id)

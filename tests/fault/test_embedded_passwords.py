@@ -1,4 +1,4 @@
-"""Logins of the embedded PostgreSQL: everybody needs a password, also in a data directory of an older release."""
+"""Logins of the embedded PostgreSQL: everybody needs a password."""
 
 import stat
 import tempfile
@@ -74,7 +74,7 @@ def test_a_password_that_the_role_gave_itself_ends_with_the_next_migration(folde
 @pytest.mark.long
 @pytest.mark.parametrize("left", ["nothing", "owner.new", "owner"])
 def test_a_cluster_that_trusted_everybody_is_closed(folder: Path, left: str) -> None:
-    """As release 0.1.0 left it, or this one, killed on the way. A rule of the operator stays."""
+    """As a first start leaves it that is killed on the way. A rule of the operator stays."""
     with running(folder) as owner, psycopg.connect(owner) as connection:
         connection.execute("CREATE TABLE kept AS SELECT 42 AS answer")
     password = Cluster(folder).owner_password

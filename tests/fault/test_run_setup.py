@@ -130,17 +130,3 @@ async def test_a_run_keeps_its_setup_over_all_attempts(world: World, server: Ser
         "skills": [{"skill_id": guide, "name": "guide", "version": 2}],
         "agent": None,
     }
-
-
-@pytest.mark.long
-async def test_a_run_of_an_earlier_release_gets_its_setup_at_the_next_attempt(world: World, server: Server) -> None:
-    session_id = (await world.post("/v1/sessions", {"client_tools": [WEATHER]})).json()["id"]
-    with working(server.database_url, server.data_dir):
-        run_id = (await world.submit(session_id, "call: weather {}")).json()["run_id"]
-        [action] = await open_actions(world, run_id)
-        await world.execute("UPDATE runs SET setup = NULL, model = NULL WHERE id = %s", run_id)
-        assert (await world.get(f"/v1/runs/{run_id}")).json()["model"] is None
-        await resolve(world, action, result="Rain.")
-        run = await ended(world, run_id)
-    assert (run["state"], run["model"], run["attempts"]) == ("succeeded", "demo", 2)
-    assert await world.fetch("SELECT setup FROM runs WHERE id = %s", run_id) == [(None,)], "it is large and not needed"

@@ -1,7 +1,7 @@
-"""A rolling upgrade with real processes: those of an earlier state run beside those of this one on the migrated schema,
-share sessions, receipts and archives, and nothing fails."""
+"""A rolling upgrade with real processes: those of this state run beside those of a next release on its schema, share
+sessions, receipts, archives and keys, and nothing fails."""
 
-from collections.abc import Iterator
+import asyncio
 from contextlib import AsyncExitStack
 from itertools import count
 from pathlib import Path
@@ -10,38 +10,13 @@ from uuid import uuid4
 import httpx
 import psycopg
 import pytest
-from msgspec import Struct
-from psycopg.conninfo import make_conninfo
 
-from tests.previous_release import BEFORE_LAST_MIGRATION, RELEASE, earlier_qd, earlier_qd_json, importing, sources
+from quarterdeck.db.migrate import MigrationError, migrate
+from tests.next_release import NAME, importing, next_release, qd_of
 from tests.workers import check_log, ended, log_of, working
-from tests.world import PATIENT, World, bundle, drop_database, error_of, migrate_for_tests, serving
+from tests.world import PATIENT, World, bundle, error_of, serving
 
 pytestmark = pytest.mark.long
-
-# Those of release 0.1.0.
-PERMISSIONS = ("workspace.read", "session.manage", "skill.manage", "key.manage")
-
-
-class Earlier(Struct, frozen=True):
-    commit: str
-    # docs/run/upgrades.md: workers of 0.1.0 must have stopped before one of 0.2.0 starts.
-    workers_mix: bool
-
-
-RELEASED = Earlier(RELEASE, workers_mix=False)
-RECENT = Earlier(BEFORE_LAST_MIGRATION, workers_mix=True)
-
-
-@pytest.fixture
-def empty_url(postgres_url: str, template: str) -> Iterator[str]:
-    """The template has created the login of the service."""
-    name = f"qd_upgrade_{uuid4().hex}"
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-    url = make_conninfo(postgres_url, dbname=name)
-    yield url
-    drop_database(postgres_url, url)
 
 
 class Upgrade:
@@ -128,33 +103,38 @@ class Upgrade:
             )
 
 
-@pytest.mark.parametrize("earlier", [RELEASED, RECENT], ids=["release", "last migration"])
-async def test_both_work_on_the_migrated_schema(empty_url: str, tmp_path: Path, earlier: Earlier) -> None:
-    source = sources(earlier.commit, tmp_path / "earlier")
-    earlier_qd(source, "migrate", DATABASE_URL=empty_url)
-    workspace = ("create-workspace", "--name", "Team", "--owner-email", "owner@example.com")
-    workspace_id = earlier_qd_json(source, "admin", *workspace, DATABASE_URL=empty_url)["id"]
-    permissions = [part for name in PERMISSIONS for part in ("--permission", name)]
-    create_key = ("create-key", "--workspace", workspace_id, "--label", "test", *permissions)
-    key = earlier_qd_json(source, "admin", *create_key, DATABASE_URL=empty_url)["secret"]
-
+async def test_both_releases_work_on_the_migrated_schema(database_url: str, tmp_path: Path) -> None:
+    later = next_release(tmp_path / "next")
     async with AsyncExitStack() as stack:
-        upgrade = Upgrade(stack, empty_url, tmp_path, key)
-        with importing(source):
-            old, old_worker = await upgrade.start_api(), upgrade.start_worker()
+        made = await World.create(database_url, await stack.enter_async_context(httpx.AsyncClient()))
+        upgrade = Upgrade(stack, database_url, tmp_path, made.key)
+        old = await upgrade.start_api()
+        upgrade.start_worker()
         upgrade.skill_id = await old.new_skill()
         await upgrade.use(old, old)
 
-        migrate_for_tests(empty_url)
+        migrated, _ = await asyncio.gather(
+            asyncio.to_thread(qd_of, later, "migrate", DATABASE_URL=database_url), upgrade.use(old, old)
+        )
+        assert NAME in migrated
         await upgrade.use(old, old)
         await upgrade.finish(old)
 
-        if not earlier.workers_mix:
-            await old_worker.aclose()
-        new = await upgrade.start_api()
+        with importing(later):
+            new = await upgrade.start_api()
         await upgrade.use(old, new)
         await upgrade.use(new, old)
-        upgrade.start_worker()
+        with importing(later):
+            upgrade.start_worker()
         await upgrade.use(old, new)
         await upgrade.use(new, old)
         await upgrade.finish(old, new)
+
+        # Back again: processes of this state start on the newer schema, and only `qd migrate` refuses it.
+        again = await upgrade.start_api()
+        await upgrade.use(again, new)
+        await upgrade.finish(again, new)
+        with pytest.raises(MigrationError, match=f"newer release .{NAME}."):
+            migrate(database_url)
+    with psycopg.connect(database_url) as connection:
+        assert connection.execute("SELECT DISTINCT later FROM app.sessions").fetchall() == [("x",)]

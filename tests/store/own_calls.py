@@ -310,7 +310,6 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: returns(expiry.with_files(c, LOWEST_ID, 1, 9), [])
     yield lambda c, a, b: returns(expiry.idle(c, [a.session, b.session], 1), [])
     yield lambda c, a, b: sessions.lock_deleted(c)
-    yield lambda c, a, b: returns(sessions.backfill(c, 9, 1.0), 0)
     yield lambda c, a, b: returns(webhooks.delete_old(c, LOWEST_ID, 30, 1, 9), nothing)
     yield lambda c, a, b: recovery.prune_workers(c, 60)
     yield lambda c, a, b: recovery.replace_lost_jobs(c)
@@ -318,7 +317,6 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: recovery.add_missing_jobs(c)
     yield lambda c, a, b: returns(actions.lock_due_sessions(c, 9), [a.session])
     yield lambda c, a, b: returns(actions.lock_lifted_sessions(c, 9), [a.session])
-    yield _start_pending
     yield _free_places
     yield _next_turn
     yield lambda c, a, b: recovery.ask_to_leave(c)
@@ -383,14 +381,6 @@ async def _free_places(c: RecordingConnection, a: Workspace, b: Workspace) -> No
     await recovery.start_parked_runs(c, 1)
     row = await (await c.execute("SELECT parked FROM runs WHERE id = %s", (a.parked_run,))).fetchone()
     assert row == (False,)
-
-
-async def _start_pending(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
-    run = creation.NewRun(new_id(), a.archived_session, a.workspace, RunState.PENDING, a.key)
-    await creation.add(c, run, new_id(), "x", Delivery.QUEUE, Caller("api_key", a.key, "x", a.user, None))
-    await recovery.start_pending_runs(c)
-    row = await (await c.execute("SELECT state FROM runs WHERE id = %s", (run.id,))).fetchone()
-    assert row == ("queued",)
 
 
 async def _next_turn(c: RecordingConnection, a: Workspace, b: Workspace) -> None:

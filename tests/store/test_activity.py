@@ -23,9 +23,9 @@ WITH made AS (
 ), sessions_made AS (
     INSERT INTO sessions (id, workspace_id, created_by) SELECT session_id, workspace_id, owner_id FROM made
 ), runs_made AS (
-    INSERT INTO runs (id, session_id, workspace_id, state, started_at, last_input, consumed_through)
+    INSERT INTO runs (id, session_id, workspace_id, state, started_at, first_input, last_input, consumed_through)
     SELECT (lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || '7' || substr(md5(session_id::text), 14))
-           ::uuid, session_id, workspace_id, 'succeeded', at, 1, 1
+           ::uuid, session_id, workspace_id, 'succeeded', at, 1, 1, 1
     FROM made
 )
 INSERT INTO session_events (session_id, workspace_id, type, created_at, data)

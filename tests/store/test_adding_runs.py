@@ -8,12 +8,12 @@ from quarterdeck.core.ids import new_id
 from tests.world import Server, World
 
 ADD_FAILED = """
-INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, finished_at)
-SELECT uuidv7(), %s, %s, 'failed', n, n - 1, now() FROM generate_series(1, %s::integer) n
+INSERT INTO runs (id, session_id, workspace_id, state, first_input, last_input, consumed_through, finished_at)
+SELECT uuidv7(), %s, %s, 'failed', n, n, n - 1, now() FROM generate_series(1, %s::integer) n
 """
 ADD = """
-INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through)
-VALUES (%s, %s, %s, 'pending', 7, 6)
+INSERT INTO runs (id, session_id, workspace_id, state, first_input, last_input, consumed_through)
+VALUES (%s, %s, %s, 'pending', 7, 7, 6)
 RETURNING takes_over
 """
 READ = "SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables WHERE relname = 'runs'"

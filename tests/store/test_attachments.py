@@ -1,7 +1,6 @@
 """Attachments in the database: their paths, and inputs that are refused or meet a deletion."""
 
 import asyncio
-from importlib import resources
 from uuid import UUID
 
 import pytest
@@ -115,19 +114,6 @@ async def test_numbered_names_fit_too(world: World) -> None:
     assert {one.endswith("." + ROCKETS) for one in found} == {True}
 
 
-async def test_names_of_earlier_releases_are_cut(world: World) -> None:
-    session_id, file_id = await session_with_workspace(world), await world.new_file("a.txt", b"a")
-    long, other = f"attachments/{'é' * 80}-{'1' * 16}.{ROCKETS}", f"attachments-2/{'é' * 80}-{'2' * 16}.{ROCKETS}"
-    for path in (long, other, "attachments/short.txt"):
-        await put(world, session_id, path, "file", file_id)
-    migration = resources.files("quarterdeck.db") / "migrations" / "0033_attachment_names.sql"
-    await world.execute(migration.read_text().replace("%", "%%"))
-    rows = await world.fetch("SELECT path FROM session_files WHERE session_id = %s ORDER BY path", session_id)
-    first, second, third = sorted(path for (path,) in rows)
-    assert first.startswith(f"attachments-2/{'é' * 50}-")
-    assert (second, third.startswith(f"attachments/{'é' * 50}-")) == ("attachments/short.txt", True)
-
-
 async def test_a_refused_input_leaves_nothing_in_a_batch_with_others(world: World) -> None:
     file_id = await world.new_file()
     full, other = await session_with_workspace(world), await session_with_workspace(world)
@@ -156,23 +142,3 @@ async def test_a_file_that_is_being_deleted_is_unknown_or_stays(world: World) ->
             await held_up(world)
         assert (await waiting).verdict is Verdict.UNKNOWN_FILE
     assert await world.fetch(_COUNTS, session_id, session_id, session_id) == [(0, 0, 0)]
-
-
-async def test_processes_of_the_release_before_call_with_fewer_parameters(world: World) -> None:
-    session_id = await session_with_workspace(world)
-    sent = submission(world, session_id)
-    [(verdict,)] = await world.fetch(
-        "SELECT verdict FROM submit_inputs(%s, NULL, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
-        [sent.credential.secret_hash],
-        [session_id],
-        [None],
-        ["x"],
-        [UUID(int=1)],
-        [UUID(int=session_id.int + 1)],
-        [None],
-        [None],
-        True,
-        10,
-        1000,
-    )
-    assert verdict == "accepted"

@@ -41,8 +41,9 @@ class Budget:
 
     async def add_run(self, run_id: UUID, state: str) -> None:
         query = """
-        INSERT INTO runs (id, session_id, workspace_id, state, attempt, last_input, consumed_through, api_key_id)
-        VALUES (%s, %s, %s, %s, 1, 1, 1, %s)
+        INSERT INTO runs (id, session_id, workspace_id, state, attempt, first_input, last_input, consumed_through,
+                          api_key_id)
+        VALUES (%s, %s, %s, %s, 1, 1, 1, 1, %s)
         """
         await self.execute(query, run_id, self.session_id, self.workspace_id, state, self.run_id)
 

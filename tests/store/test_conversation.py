@@ -40,12 +40,11 @@ class Log:
             event_id = await self._add("input.accepted", {"input_id": input_id, "text": text})
             self._inputs[text] = (event_id, input_id)
 
-    async def consume(self, *texts: str, as_before: bool = False) -> None:
-        """`as_before`: as earlier releases did, without the id of the event that has the text."""
+    async def consume(self, *texts: str) -> None:
         for text in texts:
             event_id, input_id = self._inputs[text]
             data = {"input_id": input_id, "step": 1}
-            await self._add("input.consumed", data, input_event_id=None if as_before else event_id)
+            await self._add("input.consumed", data, input_event_id=event_id)
 
     async def discard(self, *texts: str) -> None:
         for text in texts:
@@ -102,11 +101,10 @@ async def test_a_conversation_that_fits_is_read_whole(log: Log) -> None:
     assert await log.read(ALL) == (["one", "A", "R", "two", "B"], 0)
 
 
-@pytest.mark.parametrize("as_before", [False, True])
-async def test_the_newest_part_is_read(log: Log, as_before: bool) -> None:
+async def test_the_newest_part_is_read(log: Log) -> None:
     for number in range(10):
         await log.accept(f"i{number}")
-        await log.consume(f"i{number}", as_before=as_before)
+        await log.consume(f"i{number}")
         await log.answer(f"a{number}")
     turns = [f"{kind}{number}" for number in range(10) for kind in "ia"]
     for count in range(1, 21):
@@ -196,34 +194,30 @@ async def test_results_that_were_refused_are_read_without_their_text(log: Log, d
     assert (entry.data, entry.record, entry.text) == ({"call_id": "c", "name": "tool"}, None, "left_out")
 
 
-@pytest.mark.parametrize("as_before", [False, True])
-async def test_open_calls_are_found_behind_a_large_input(log: Log, as_before: bool) -> None:
+async def test_open_calls_are_found_behind_a_large_input(log: Log) -> None:
     """A worker was lost before it carried out a call; the next attempt consumed more than the budget."""
     texts = ["first", "x" * 3_000, "y" * 3_000, "z" * 3_000]
     await log.accept(*texts)
-    await log.consume("first", as_before=as_before)
+    await log.consume("first")
     await log.answer("A")
     await log.call("c")
-    await log.consume(*texts[1:], as_before=as_before)
+    await log.consume(*texts[1:])
     entries, left_out = await store.conversation(log.connection, log.session_id, 1_000)
     turns = turns_of(entries, log.run_id)
     assert next_step(turns) == TOOLS
-    # Events of earlier releases do not name the first input.
-    expected = (["A", "z"], 3) if as_before else (["first", "A", "z"], 2)
-    assert await log.read(1_000) == expected
-    assert left_out == expected[1]
+    assert await log.read(1_000) == (["first", "A", "z"], 2)
+    assert left_out == 2
 
 
-@pytest.mark.parametrize("as_before", [False, True])
-async def test_discarded_inputs_use_nothing_of_the_budget(log: Log, as_before: bool) -> None:
+async def test_discarded_inputs_use_nothing_of_the_budget(log: Log) -> None:
     large = [f"{number}" * 5_000 for number in range(8)]
     await log.accept("one")
-    await log.consume("one", as_before=as_before)
+    await log.consume("one")
     await log.accept(*large)
     await log.answer("A")
     await log.discard(*large)
     await log.accept("two")
-    await log.consume("two", as_before=as_before)
+    await log.consume("two")
     await log.accept("w" * 5_000)
     assert await log.read(1_000) == (["one", "A", "two"], 0)
 
@@ -285,9 +279,9 @@ async def test_an_input_whose_text_is_gone_is_left_out(log: Log, database_url: s
     await log.accept("one", "two")
     async with await AsyncConnection.connect(database_url, autocommit=True, options=AS_OWNER) as owner:
         await owner.execute("DELETE FROM session_events WHERE data->>'text' = 'one'")
-    await log.consume("one", as_before=True)
+    await log.consume("one")
     await log.answer("A")
-    await log.consume("two", as_before=True)
+    await log.consume("two")
     assert await log.read(ALL) == (["A", "two"], 1)
 
 
@@ -315,9 +309,9 @@ _RUN = """
 WITH u AS (INSERT INTO users (id, email) VALUES (%(user)s, 'a@example.com')),
      w AS (INSERT INTO workspaces (id, name, owner_id) VALUES (%(workspace)s, 'w', %(user)s)),
      s AS (INSERT INTO sessions (id, workspace_id, created_by) VALUES (%(session)s, %(workspace)s, %(user)s))
-INSERT INTO runs (id, session_id, workspace_id, state, attempt, last_input, consumed_through, inputs_accepted,
-                  unconsumed_bytes)
-SELECT %(run)s, %(session)s, %(workspace)s, 'running', 1, max(id), 0, 10, 40
+INSERT INTO runs (id, session_id, workspace_id, state, attempt, first_input, last_input, consumed_through,
+                  inputs_accepted, unconsumed_bytes)
+SELECT %(run)s, %(session)s, %(workspace)s, 'running', 1, min(id), max(id), 0, 10, 40
 FROM session_events WHERE session_id = %(session)s
 """
 

@@ -9,6 +9,7 @@ import pytest
 from psycopg import errors as pg
 from psycopg.conninfo import conninfo_to_dict
 
+from quarterdeck.core.ids import LOWEST_ID
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.db.migrate import migrate
@@ -33,9 +34,9 @@ REFUSED = (
     "UPDATE app.audit_retention SET keep_days = 1",
     "INSERT INTO app.audit_retention (keep_days) VALUES (1)",
     "DELETE FROM app.audit_retention",
-    "CREATE OR REPLACE FUNCTION app.expire_audit_events(batch integer) RETURNS bigint LANGUAGE sql AS 'SELECT 1'",
-    "ALTER FUNCTION app.expire_audit_events(integer) RESET ALL",
-    "ALTER FUNCTION app.expire_audit_events(integer) SECURITY INVOKER",
+    "CREATE OR REPLACE FUNCTION app.session_lock(session_id uuid) RETURNS bigint LANGUAGE sql AS 'SELECT 1'",
+    "ALTER FUNCTION app.expire_audit_entries(integer, uuid) RESET ALL",
+    "ALTER FUNCTION app.expire_audit_entries(integer, uuid) SECURITY INVOKER",
     "DROP FUNCTION app.submit_inputs",
     "INSERT INTO app.migrations (name, sha256) VALUES ('x', 'x')",
     "UPDATE app.migrations SET sha256 = ''",
@@ -153,11 +154,7 @@ def test_functions_are_executable_by_the_service_role_only(owner: OwnConnection)
     ours = "FROM pg_proc WHERE pronamespace IN ('app'::regnamespace, 'jobs'::regnamespace)"
     assert owner.execute(f"SELECT proname {ours} AND has_function_privilege('public', oid, 'EXECUTE')").fetchall() == []
     definers = owner.execute(f"SELECT proname, proconfig {ours} AND prosecdef").fetchall()
-    assert {name for name, _ in definers} == {
-        "expire_audit_entries",
-        "add_conversation_words",
-        "backfill_conversation_words",
-    }
+    assert {name for name, _ in definers} == {"expire_audit_entries", "add_conversation_words"}
     assert all("search_path=app, pg_temp" in str(config) for _, config in definers)
     queue = "FROM pg_proc WHERE pronamespace = 'jobs'::regnamespace"
     refused = owner.execute(f"SELECT proname {queue} AND NOT has_function_privilege('{ROLE}', oid, 'EXECUTE')")
@@ -265,8 +262,9 @@ def test_recent_audit_events_cannot_be_deleted(owner: OwnConnection, database_ur
     with connected(app_url(database_url), OPTIONS) as connection:
         connection.execute("SET TimeZone = 'Pacific/Kiritimati'")
         connection.execute("SET search_path = pg_catalog")
-        assert connection.execute("SELECT app.expire_audit_events(1000)").fetchall() == [(1,)]
-        assert connection.execute("SELECT app.expire_audit_events(1000)").fetchall() == [(0,)]
+        expire = "SELECT deleted FROM app.expire_audit_entries(1000, %s)"
+        assert connection.execute(expire, (LOWEST_ID,)).fetchall() == [(1,)]
+        assert connection.execute(expire, (LOWEST_ID,)).fetchall() == [(0,)]
 
 
 def test_privileges_that_are_in_no_file_are_revoked(owner: OwnConnection, database_url: str) -> None:

@@ -70,8 +70,8 @@ INSERT INTO audit_events (id, workspace_id, action, object_type, object_id, user
 SELECT id, owner, 'a', 'run', '{one}', '{one}', '{{}}' FROM rows;
 INSERT INTO receipts (scope_id, operation, key, fingerprint, body, created_at)
 SELECT owner, 'o', md5(n::text), '', '', now() - interval '8 days' - n * interval '1 minute' FROM rows;
-INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through)
-SELECT id, owner, '{big}', 'succeeded', 1, 1 FROM rows;
+INSERT INTO runs (id, session_id, workspace_id, state, first_input, last_input, consumed_through)
+SELECT id, owner, '{big}', 'succeeded', 1, 1, 1 FROM rows;
 INSERT INTO session_events (session_id, workspace_id, type, data) SELECT owner, '{big}', 't', '{{}}' FROM rows;
 INSERT INTO actions (id, workspace_id, session_id, run_id, kind, state, reason, expires_at, resolved_at, resolution)
 SELECT id, owner, owner, id, 'approval', CASE WHEN strewn THEN 'open' ELSE 'resolved' END, 'r', now(),

@@ -317,8 +317,3 @@ async def test_each_workspace_has_its_own_retention(archive: Archive) -> None:
     deliveries = "SELECT w.workspace_id FROM webhook_deliveries d JOIN webhooks w ON w.id = d.webhook_id"
     assert await archive.run_sql(deliveries) == [(archive.bravo,)]
     assert await archive.sweep(receipt=small_batches) == Deleted()
-    # What the previous release calls.
-    await archive.run_sql("UPDATE audit_retention SET keep_days = 390")
-    assert await archive.run_sql("SELECT expire_audit_events(9)") == [(0,)]
-    await archive.keep(archive.alpha, audit_days=390)
-    assert await archive.run_sql("SELECT expire_audit_events(9)") == [(1,)]

@@ -57,10 +57,9 @@ async def current(url: str) -> bool:
 async def test_an_empty_database_becomes_current_and_stays_so(empty_url: str) -> None:
     assert not await current(empty_url)
     applied = migrate(empty_url)
-    queue, ours = [name for name in applied if "/" in name], [name for name in applied if "/" not in name]
-    assert applied == queue + ours, "the queue's own come first: ours refer to it"
-    assert (queue, ours) == (sorted(queue), sorted(ours))
-    assert ours[0] == "0001_foundation"
+    folders = ("jobs/", "schema/", "0")
+    assert applied == [name for folder in folders for name in sorted(applied) if name.startswith(folder)]
+    assert "schema/01_workspaces" in applied
     assert await current(empty_url)
     assert {"sessions", "runs", "receipts", "migrations"} <= tables(empty_url)
     assert migrate(empty_url) == []
@@ -81,10 +80,21 @@ async def test_four_at_once_migrate_once(empty_url: str, kind: str) -> None:
 
 async def test_a_changed_migration_is_refused(empty_url: str) -> None:
     migrate(empty_url)
-    execute(empty_url, "UPDATE app.migrations SET sha256 = 'other' WHERE name = '0001_foundation'")
+    execute(empty_url, "UPDATE app.migrations SET sha256 = 'other' WHERE name = 'schema/08_runs'")
     assert not await current(empty_url)
-    with pytest.raises(MigrationError, match="0001_foundation was changed"):
+    with pytest.raises(MigrationError, match="schema/08_runs was changed"):
         migrate(empty_url)
+
+
+async def test_a_database_from_before_the_first_release_is_refused(empty_url: str) -> None:
+    execute(empty_url, "CREATE SCHEMA app")
+    execute(empty_url, "CREATE TABLE app.migrations (name text PRIMARY KEY, sha256 text NOT NULL)")
+    execute(empty_url, "INSERT INTO app.migrations VALUES ('0001_foundation', 'x'), ('0034_later', 'x')")
+    assert not await current(empty_url)
+    for work in (migrate, pending_changes):
+        with pytest.raises(MigrationError, match=r"from before the first release .*: use a new database"):
+            work(empty_url)
+    assert tables(empty_url) == {"migrations"}
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""The search in conversations: what is found, in which order, and what earlier releases stored."""
+"""The search in conversations: what is found, and in which order."""
 
 from collections.abc import AsyncIterator, Callable
 from uuid import UUID
@@ -150,37 +150,6 @@ async def test_a_fork_is_found_by_what_is_said_in_it(database_url: str, owner: C
         await say(connection, fork_id, "Another answer")
         for search, found in (("question", [0]), ("answer", [0, fork_id.int - 1]), ("another", [fork_id.int - 1])):
             assert await walk(connection, ids[0], search, 9999, archived=False, newest_first=False) == found, search
-
-
-# Without any time left, each call adds one event.
-@pytest.mark.parametrize(("max_seconds", "expected_batches"), [(3600.0, 7), (0.0, 26)])
-async def test_earlier_conversations_are_added(
-    owner: Connection, ids: list[UUID], max_seconds: float, expected_batches: int
-) -> None:
-    """Those from before the migration: the trigger did not exist."""
-    await owner.execute("ALTER TABLE session_events DISABLE TRIGGER session_events_words")
-    for number in range(6):
-        await say(owner, session(number), "Old question", by_person=True)
-        await say(owner, session(number), "")
-        await say(owner, session(number), "Old answer")
-    await say(owner, UUID(int=2**100), "Of a session that was deleted")
-    await owner.execute("ALTER TABLE session_events ENABLE TRIGGER session_events_words")
-    await owner.execute(
-        "INSERT INTO conversation_words_backfill (session_id, event_id, last_session_id) VALUES (%s, 0, %s)",
-        (LOWEST_ID, HIGHEST_ID),
-    )
-    await say(owner, session(0), "New answer")
-    assert await walk(owner, ids[0], "old", 9, archived=False, newest_first=False) == []
-    batches = 0
-    while await store.backfill(owner, 4, max_seconds):
-        batches += 1
-    assert batches == expected_batches
-    assert await walk(owner, ids[0], "question", 9, archived=False, newest_first=False) == [0, 2]
-    assert await walk(owner, ids[1], "old", 9, archived=False, newest_first=False) == [1, 3]
-    assert await walk(owner, ids[0], "new", 9, archived=False, newest_first=False) == [0]
-    ((words,),) = await (await owner.execute("SELECT count(*) FROM conversation_words")).fetchall()
-    assert words == 13
-    assert (await (await owner.execute("TABLE conversation_words_backfill")).fetchall()) == []
 
 
 async def test_a_search_that_takes_too_long_says_so(owner: Connection, ids: list[UUID]) -> None:

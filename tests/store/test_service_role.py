@@ -100,7 +100,7 @@ def test_owner_without_createrole_gets_instructions(postgres_url: str) -> None:
         _, _, told_after = str(told.value).partition("Run as a superuser: ")
         statements, _, _ = told_after.partition("; (")
         superuser.execute(statements.encode())
-        assert "0001_foundation" in migrate(url, AppRole(role))
+        assert "schema/01_workspaces" in migrate(url, AppRole(role))
         assert migrate(url, AppRole(role)) == []
         with connected(url, connection_options(DatabaseSettings(role=role))) as connection:
             assert connection.execute("SELECT current_user::text FROM (SELECT count(*) FROM users) u").fetchall() == [
@@ -149,7 +149,7 @@ def test_role_with_powerful_memberships_is_refused(postgres_url: str, database_u
             migrate(database_url, AppRole(role))
 
 
-@pytest.mark.parametrize("owned", ["SCHEMA jobs", "TABLE app.audit_events", "FUNCTION app.expire_audit_events"])
+@pytest.mark.parametrize("owned", ["SCHEMA jobs", "TABLE app.audit_events", "FUNCTION app.expire_audit_entries"])
 @pytest.mark.parametrize("through_a_group", [False, True], ids=["itself", "through_a_group"])
 def test_a_role_that_owns_something_of_ours_is_refused(
     postgres_url: str, database_url: str, owned: str, through_a_group: bool
@@ -205,7 +205,7 @@ def test_login_without_ownership_only_checks_the_schema(owner: OwnConnection, da
         assert migrate(app_url(database_url), audit=audit) == []
     with pytest.raises(MigrationError, match="does not keep the audit log for 30 days"):
         migrate(app_url(database_url), audit=AuditSettings(keep_days=30))
-    owner.execute("DELETE FROM migrations WHERE name = '0001_foundation'")
+    owner.execute("DELETE FROM migrations WHERE name = 'schema/01_workspaces'")
     with pytest.raises(MigrationError, match="QUARTERDECK_DATABASE_OWNER_URL"):
         migrate(app_url(database_url))
 

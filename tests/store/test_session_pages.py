@@ -22,8 +22,8 @@ SELECT lpad(to_hex(n * 2 + %s), 32, '0')::uuid, w.id, CASE WHEN n %% 3 = 0 THEN 
 FROM workspaces w, generate_series(1, %s) n WHERE w.id = %s
 """
 FILL_RUNS = """
-INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through)
-SELECT gen_random_uuid(), id, workspace_id, state, 1, 0
+INSERT INTO runs (id, session_id, workspace_id, state, first_input, last_input, consumed_through)
+SELECT gen_random_uuid(), id, workspace_id, state, 1, 1, 0
 FROM sessions, unnest(ARRAY['queued', 'succeeded', 'failed', 'succeeded']) AS state
 """
 FETCHED = """

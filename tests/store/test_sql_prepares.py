@@ -171,12 +171,12 @@ def test_submit_inputs_runs_every_statement(
                    jsonb_build_object('file_ids', ARRAY[%(n)s]) AS unknown
         )
         SELECT verdict FROM given, LATERAL submit_inputs(
-            ARRAY[h1, h1, h1, h1, h2, h3, h1, h1, h1], NULL,
+            ARRAY[h1, h1, h1, h1, h2, h3, h1, h1, h1],
             ARRAY[s, s, s, s, s, s, n, s, s], ARRAY[w, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL],
             ARRAY['a', 'b', 'b', 'c', 'd', 'e', 'f', 'g', 'h'], ARRAY[n, n, n, n, n, n, n, n, n],
             ARRAY[r, n, n, n, n, n, n, n, n], ARRAY[NULL, 'k', 'k', 'k', NULL, NULL, NULL, NULL, NULL],
             ARRAY[h1, h1, h1, h2, h1, h1, h1, h1, h1],
-            attachments => ARRAY[NULL, NULL, NULL, NULL, NULL, NULL, NULL, known, unknown])
+            true, 100, 10000, ARRAY[NULL, NULL, NULL, NULL, NULL, NULL, NULL, known, unknown], NULL)
         """,
         ids,
     )

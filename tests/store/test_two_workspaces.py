@@ -204,15 +204,12 @@ OF_ALL_WORKSPACES: dict[str, tuple[str, ...]] = {
     ),
     "finds actions that are due": ("runs/action_store _LOCK_DUE",),
     "finds actions whose limit no longer applies": ("runs/action_store _LOCK_LIFTED",),
-    "adds earlier conversations to the search": ("sessions/store _BACKFILL",),
     "repairs the jobs of all runs": (
         "runs/recovery_store _PRUNE",
         "runs/recovery_store _REPLACE_LOST",
         "runs/recovery_store _DELETE_SPENT",
         "runs/recovery_store _ADD_MISSING",
         "runs/recovery_store _START_PARKED",
-        "runs/recovery_store _LOCK_WITHOUT_ACTIVE",
-        "runs/recovery_store _START_PENDING",
     ),
     "gives workspaces their turns at the places of workers": (
         "runs/recovery_store _ASK_TO_LEAVE",

@@ -99,11 +99,11 @@ INSERT INTO sessions (id, workspace_id, title, model, instructions, created_by, 
     (%(archived_session)s, %(workspace)s, %(name)s, NULL, NULL, %(user)s, now());
 INSERT INTO session_tokens (id, session_id, api_key_id, secret_hash, prefix, expires_at)
 VALUES (%(token)s, %(session)s, %(key)s, %(token_hash)s, %(name)s, now() + interval '1 day');
-INSERT INTO runs (id, session_id, workspace_id, state, attempt, last_input, consumed_through, parked, started_at,
-                  finished_at) VALUES
-    (%(run)s, %(session)s, %(workspace)s, 'running', 1, 1000000, 0, false, now(), NULL),
-    (%(parked_run)s, %(waiting_session)s, %(workspace)s, 'queued', 0, 1000000, 0, true, NULL, NULL),
-    (%(ended_run)s, %(archived_session)s, %(workspace)s, 'succeeded', 1, 1, 1, false, now(), now());
+INSERT INTO runs (id, session_id, workspace_id, state, attempt, first_input, last_input, consumed_through, parked,
+                  started_at, finished_at) VALUES
+    (%(run)s, %(session)s, %(workspace)s, 'running', 1, 1, 1000000, 0, false, now(), NULL),
+    (%(parked_run)s, %(waiting_session)s, %(workspace)s, 'queued', 0, 1, 1000000, 0, true, NULL, NULL),
+    (%(ended_run)s, %(archived_session)s, %(workspace)s, 'succeeded', 1, 1, 1, 1, false, now(), now());
 INSERT INTO actions (id, workspace_id, session_id, run_id, kind, step, call_id, tool, reached, reason, expires_at)
 VALUES (%(action)s, %(workspace)s, %(session)s, %(run)s, 'budget', 1, %(name)s, %(name)s,
         '{"scope": "run", "limit": "max_tokens", "maximum": 1, "used": 1}', %(name)s, now() + %(due_in)s::interval);
@@ -172,7 +172,7 @@ async def fill(connection: Connection, workspace: Workspace, due_in: str) -> Non
 
 
 # Tables without data of workspaces.
-NO_WORKSPACES = {"migrations", "audit_retention", "conversation_words_backfill"}
+NO_WORKSPACES = {"migrations", "audit_retention"}
 _TABLES = "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname = 'app' ORDER BY 1"
 
 

@@ -39,7 +39,7 @@ class ArchiveEntry(Struct, frozen=True):
 
     @property
     def file(self) -> str:
-        # Files have this ending too: earlier releases read the same format.
+        # Contents that are not archives have this ending too.
         return f"archives/{self.sha256}.{self.generation.hex}.tar.gz"
 
 

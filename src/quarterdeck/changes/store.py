@@ -8,7 +8,7 @@ from msgspec import Struct
 from quarterdeck.db.database import Connection
 from quarterdeck.db.walks import Step
 
-_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 2))"
+_LOCK = "SELECT pg_advisory_xact_lock(receipt_lock(%s, %s, %s))"
 _FIND = "SELECT fingerprint, body FROM receipts WHERE scope_id = %s AND operation = %s AND key = %s"
 _SAVE = "INSERT INTO receipts (scope_id, operation, key, fingerprint, body) VALUES (%s, %s, %s, %s, %s)"
 # The scope is the first key of a chain, or the session of a token. A deleted session has no workspace: the retention of
@@ -59,7 +59,7 @@ class Receipt(Struct, frozen=True):
 
 async def lock(connection: Connection, claim: Claim) -> None:
     """A statement of its own: the second of two requests must see the receipt of the first."""
-    await connection.execute(_LOCK, (f"{claim.scope_id} {claim.operation} {claim.key}",))
+    await connection.execute(_LOCK, (claim.scope_id, claim.operation, claim.key))
 
 
 async def find(connection: Connection, claim: Claim) -> Receipt | None:

@@ -202,8 +202,8 @@ class AsyncMethods(AsyncConnection):
         ))
 
     async def create_session_token(
-        self, session_id: Id, *, expires_at: datetime | None = None, label: str | UnsetType | None = UNSET,
-        may_resolve: bool | UnsetType = UNSET, idempotency_key: str | None = None, workspace_id: Id | None = None,
+        self, session_id: Id, *, expires_at: datetime | None = None, label: str | None = None,
+        may_resolve: bool = False, idempotency_key: str | None = None, workspace_id: Id | None = None,
     ) -> models.CreatedSessionTokenBody:
         """Create a token for one session. The token has no permissions, works only for its session, and ends when
         the key that created it is revoked."""

@@ -1,7 +1,8 @@
 """Migrates a database to the schema of this release: the job queue's own migrations (in the schema `jobs`), then
-`migrations/` in order (in the schema `app`), once each, then all files of `functions/` and `grants/`.
+`schema/`, the schema of the first release, and `migrations/`, its changes since then (in the schema `app`), each file
+once; then all files of `functions/` and `grants/`, every time.
 
-An applied migration must not change: its SHA-256 is recorded and compared. A database that was migrated by a newer
+An applied file must not change: its SHA-256 is recorded and compared. A database that was migrated by a newer
 release is refused. One process migrates at a time; the others wait and then find nothing to do.
 """
 
@@ -25,8 +26,11 @@ from quarterdeck.db.roles import USUAL_ROLE, AppRole, OwnConnection, close_datab
 
 JOBS_SCHEMA = "jobs"
 
-# Any number that nothing else in the database uses.
+# The other locks have their names in functions/locks.sql. This one is taken before there are functions. The number does
+# not collide with theirs, which are hashes of 64 bits.
 _LOCK = 0x9A47E2DE
+# The first migration of databases from before the first release.
+_UNRELEASED = "0001_foundation"
 # How often a migration is tried if PostgreSQL ends it because of a deadlock.
 _TRIES = 5
 
@@ -220,6 +224,11 @@ def _scripts_note(role: AppRole) -> str:
 
 
 def _pending(applied: Mapping[str, str], source: str = "the database") -> list[_Script]:
+    if _UNRELEASED in applied:
+        raise MigrationError(
+            f"{source} is from before the first release and cannot be upgraded: use a new database, or the commit that "
+            "made this one"
+        )
     scripts = {script.name: script for script in _migrations()}
     if unknown := sorted(applied.keys() - scripts.keys()):
         raise MigrationError(f"{source} was migrated by a newer release ({unknown[-1]}); upgrade this one")
@@ -245,7 +254,8 @@ def _migrations() -> list[_Script]:
         _Script(f"{JOBS_SCHEMA}/{file.stem}", file.read_text("utf-8"), JOBS_SCHEMA)
         for file in sorted(library.glob("*.sql"))
     ]
-    return queue + _scripts("migrations")
+    schema = [_Script(f"schema/{script.name}", script.text) for script in _scripts("schema")]
+    return queue + schema + _scripts("migrations")
 
 
 @cache

@@ -49,13 +49,6 @@ _LOCK_BLOBS = """
 SELECT b.sha256, b.generation, b.bytes FROM app.bundles b WHERE app.is_blob_used(b.sha256)
 ORDER BY b.sha256 FOR KEY SHARE OF b
 """
-# In a database of an earlier release, which has no files.
-_LOCK_ARCHIVES = """
-SELECT b.sha256, b.generation, b.bytes FROM app.bundles b
-WHERE EXISTS (SELECT FROM app.skill_versions v WHERE v.bundle_sha256 = b.sha256)
-ORDER BY b.sha256 FOR KEY SHARE OF b
-"""
-_HAS_FILES = "SELECT to_regprocedure('app.is_blob_used(bytea)') IS NOT NULL"
 # The background processes of PostgreSQL have no user.
 _OTHER_CONNECTIONS = """
 SELECT EXISTS (
@@ -85,7 +78,6 @@ def connect(url: str) -> OwnConnection:
 def begin_snapshot(connection: OwnConnection) -> list[StoredBlob]:
     """Starts the transaction in which everything is read, and returns the blobs that are in use. They are kept until it
     ends."""
-    lock_blobs = _LOCK_BLOBS if connection.execute(_HAS_FILES).fetchone() == (True,) else _LOCK_ARCHIVES
     tables = [table for table, _ in connection.execute(_TABLES).fetchall()]
     while True:
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
@@ -93,7 +85,7 @@ def begin_snapshot(connection: OwnConnection) -> list[StoredBlob]:
         names = sql.SQL(", ").join(map(_identifier, tables))
         connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(names))
         try:
-            rows = connection.execute(lock_blobs).fetchall()
+            rows = connection.execute(_LOCK_BLOBS).fetchall()
         except SerializationFailure:
             # A push touched a row between the snapshot and the lock.
             connection.rollback()

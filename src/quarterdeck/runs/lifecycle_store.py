@@ -154,7 +154,7 @@ class RunKey(Struct, frozen=True):
 class FoundRun(Struct, frozen=True):
     session_id: UUID
     workspace_id: UUID
-    # None: no attempt has begun, or an earlier release began it.
+    # None: no attempt has begun.
     setup: RunSetup | None
     follows_agent: bool
     # The revision of the session.

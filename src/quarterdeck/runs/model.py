@@ -29,7 +29,7 @@ class Delivery(StrEnum):
     INTERRUPT = "interrupt"
 
 
-# omit_defaults: the Idempotency-Key of an input with none of the later fields has the fingerprint of earlier releases.
+# omit_defaults: when a release adds a field, inputs without it keep their fingerprint, and their receipts are found.
 class InputEvent(Struct, frozen=True, omit_defaults=True):
     text: Text
     type: Literal["input"]
@@ -200,7 +200,6 @@ class RunSetup(Struct, frozen=True, kw_only=True):
     instructions: str | None
     skills: list[UsedSkill]
     client_tools: list[ToolSpec]
-    # Runs of earlier releases had none of these.
     workspace: WorkspaceKind = WorkspaceKind.NONE
     agent: UsedAgent | None = None
     mcp_servers: list[UUID] = []

@@ -26,8 +26,6 @@ async def recover(database: Database, lease_seconds: float, active_per_workspace
 
     await database.transaction(replace_lost, repeatable=True)
     await database.transaction(compare, repeatable=True)
-    # Apart from the above: it holds the locks of sessions.
-    await database.transaction(store.start_pending_runs, repeatable=True)
 
 
 async def sweep_jobs(database: Database, days: int, batch: int) -> int:

@@ -71,17 +71,6 @@ WITH waiting AS (
 )
 SELECT enqueue_run(session_id, id) FROM freed
 """
-# Left by a worker of an earlier release that ended the active run. A session that is locked is in use, and is looked at
-# again in the next round.
-_LOCK_WITHOUT_ACTIVE = """
-SELECT waiting.session_id FROM (
-    SELECT DISTINCT p.session_id FROM runs p WHERE p.state = 'pending' AND NOT EXISTS (
-        SELECT FROM runs a WHERE a.session_id = p.session_id AND a.state IN ('queued', 'running', 'waiting')
-    )
-    LIMIT 100
-) AS waiting WHERE pg_try_advisory_xact_lock(session_lock(waiting.session_id))
-"""
-_START_PENDING = "SELECT start_pending_run(session_id) FROM unnest(%s::uuid[]) AS waiting (session_id)"
 
 
 async def prune_workers(connection: Connection, lease_seconds: float) -> None:
@@ -106,13 +95,6 @@ async def add_missing_jobs(connection: Connection) -> None:
 
 async def start_parked_runs(connection: Connection, active_per_workspace: int | None) -> None:
     await connection.execute(_START_PARKED, (active_per_workspace,))
-
-
-async def start_pending_runs(connection: Connection) -> None:
-    rows = await (await connection.execute(_LOCK_WITHOUT_ACTIVE)).fetchall()
-    if rows:
-        # A statement of its own: it must see what the previous holders of the locks committed.
-        await connection.execute(_START_PENDING, ([session_id for (session_id,) in rows],))
 
 
 # Runs that shall leave their places. The decision is made by the database: db/functions/turns.sql.

@@ -26,7 +26,7 @@ from quarterdeck.runs.model import (
 )
 
 _SUBMIT = """
-SELECT verdict, body, api_key_id FROM submit_inputs(%b, NULL, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b::jsonb[], %b)
+SELECT verdict, body, api_key_id FROM submit_inputs(%b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b::jsonb[], %b)
 """
 _GET = """
 SELECT id, session_id, state, model, agent_id, agent_version, attempt, steps, inputs_accepted, inputs_consumed,
@@ -154,22 +154,17 @@ SELECT g.run_id, g.session_id, g.workspace_id, g.state, a.id, a.id - 1, octet_le
 FROM given g CROSS JOIN accepted a
 """
 _REPEAT = "SELECT repeat_inputs(%s, %s, %s, %s, %s, %s, %s)"
-# The run, those that it is a retry of, and earlier retries of these. Retries of earlier releases do not name the inputs
-# that they repeat: they stay left out, otherwise the model would see the same inputs twice.
+# The run, those that it is a retry of, and earlier retries of these.
 _SHOW_RETRIED = """
 WITH RECURSIVE retries AS (
-    SELECT r.id, r.retried_from, EXISTS (
-        SELECT FROM session_events e
-        WHERE e.session_id = r.session_id AND e.id = r.first_input AND e.data->>'copy_of' IS NOT NULL
-    ) AS is_shown
-    FROM runs r WHERE r.session_id = %s AND r.retried_from IS NOT NULL
+    SELECT r.id, r.retried_from FROM runs r WHERE r.session_id = %s AND r.retried_from IS NOT NULL
 ), related AS (
-    SELECT %s::uuid AS id, true AS is_shown
+    SELECT %s::uuid AS id
     UNION
-    SELECT CASE o.id WHEN r.retried_from THEN r.id ELSE r.retried_from END, o.is_shown AND r.is_shown
-    FROM related o JOIN retries r ON o.id = r.retried_from OR (o.id = r.id AND o.is_shown AND r.is_shown)
+    SELECT CASE o.id WHEN r.retried_from THEN r.id ELSE r.retried_from END
+    FROM related o JOIN retries r ON o.id IN (r.id, r.retried_from)
 )
-UPDATE runs SET unanswered_left_out = NOT related.is_shown FROM related WHERE runs.id = related.id
+UPDATE runs SET unanswered_left_out = false FROM related WHERE runs.id = related.id
 """
 _FIND_ATTACHMENTS = "SELECT refusal, detail, attachments FROM find_attachments(%s, %s, %s)"
 _STORE_ATTACHMENTS = "SELECT store_attachments(%s, %s)"

@@ -28,8 +28,7 @@ _TRUST = re.compile(r"^([ \t]*[^#\s].*[ \t])trust[ \t]*$", re.MULTILINE)
 
 
 def require_passwords(cluster: Cluster, account: Account | None) -> None:
-    """Let nobody in without a password. Needs the guard's lock. Clusters of release 0.1.0 let in every process that
-    could open the socket."""
+    """Let nobody in without a password. Needs the guard's lock."""
     try:
         _require_passwords(cluster, account)
     except OSError as fault:

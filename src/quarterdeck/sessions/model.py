@@ -39,8 +39,7 @@ class CreateSessionBody(Struct, frozen=True):
     title: Annotated[
         Title, Meta(description="null: the first line of the first input becomes the title when its run begins.")
     ] = None
-    # UNSET: an agent, if there is one, sets what is left out. The Idempotency-Key of a body without the fields that
-    # earlier releases did not have must have the fingerprint of these releases: see rules.with_earlier_fields.
+    # UNSET: an agent, if there is one, sets what is left out.
     model: Model | UnsetType = UNSET
     instructions: Instructions | UnsetType = UNSET
     skills: Skills | UnsetType = UNSET

@@ -9,22 +9,9 @@ from msgspec import UNSET, Struct
 
 from quarterdeck.agents.configuration import ConfigurationField, Limit, SetLimit
 from quarterdeck.core.text_types import MAX_LINE_LENGTH
-from quarterdeck.sessions.model import ChangeSessionBody, CreateSessionBody, SessionBody
+from quarterdeck.sessions.model import ChangeSessionBody, SessionBody
 
 _FORK_TITLE = re.compile(r"(.*) \(fork(?: ([1-9][0-9]{0,8}))?\)")
-
-
-def with_earlier_fields(body: CreateSessionBody) -> CreateSessionBody:
-    """A body without an agent sets the fields that earlier releases always had, so that its fingerprint is the same."""
-    if body.agent:
-        return body
-    return msgspec.structs.replace(
-        body,
-        model=None if body.model is UNSET else body.model,
-        instructions=None if body.instructions is UNSET else body.instructions,
-        skills=[] if body.skills is UNSET else body.skills,
-        agent=UNSET,
-    )
 
 
 def fork_title(title: str | None) -> str | None:

@@ -75,9 +75,6 @@ SessionChange = TypeVar("SessionChange", CreateSessionBody, ChangeSessionBody)
 
 # Events deleted per transaction. They hold up to a megabyte each, and a batch must stay below the statement timeout.
 _PURGE_BATCH = 100
-# Events read per transaction, and when it stops early. The words of one text take up to a tenth of a second.
-_BACKFILL_BATCH = 200
-_BACKFILL_SECONDS = 1.0
 
 
 @operation(
@@ -113,7 +110,7 @@ async def create_session(
         await store.add(connection, session_id, workspace_id, session, principal.user_id)
         return Made.plain(await inheritance.existing(connection, models, workspace_id, session_id), session_id)
 
-    call = _with_checked_json(_with_earlier_fields(call))
+    call = _with_checked_json(call)
     lookup = visible_workspace(call)
     await _check_schema(access, schemas, call, lookup)
     return await changes.perform(call, lookup, ObjectType.SESSION, effect)
@@ -293,16 +290,6 @@ async def purge_deleted_sessions(database: Database) -> int:
     return purged
 
 
-async def backfill_search(database: Database) -> int:
-    """Adds a batch of events from before the search existed. Returns the number of events read: 0 if nothing is left,
-    or another process is doing it."""
-
-    async def backfill(connection: Connection) -> int:
-        return await store.backfill(connection, _BACKFILL_BATCH, _BACKFILL_SECONDS)
-
-    return await database.transaction(backfill, repeatable=True)
-
-
 async def prevent_deletion(connection: Connection, session_id: UUID) -> None:
     """Until the transaction ends. For callers that add rows which refer to the session."""
     if not await store.prevent_deletion(connection, session_id):
@@ -346,10 +333,6 @@ def _with_checked_json(call: Call[SessionChange]) -> Call[SessionChange]:
 
 async def _check_schema(access: Access, schemas: SchemaChecks, call: Call[SessionChange], lookup: Lookup[UUID]) -> None:
     await checks.check_output_schema(access, schemas, call, lookup, lambda body: body.output_schema)
-
-
-def _with_earlier_fields(call: Call[CreateSessionBody]) -> Call[CreateSessionBody]:
-    return msgspec.structs.replace(call, read_body=lambda: rules.with_earlier_fields(call.read_body()))
 
 
 async def _check_given(

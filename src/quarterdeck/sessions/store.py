@@ -501,7 +501,6 @@ _AMONG = """
 SELECT id FROM sessions
 WHERE workspace_id = %s AND id = ANY (%s) AND id BETWEEN %s AND %s AND (archived_at IS NOT NULL) = %s
 """
-_BACKFILL = "SELECT backfill_conversation_words(%s, %s)"
 _PURGE = """
 DELETE FROM conversation_words
 WHERE ctid = ANY (ARRAY(SELECT ctid FROM conversation_words WHERE session_id = %s ORDER BY event_id LIMIT %s))
@@ -572,13 +571,6 @@ async def _find(
     elif matching:
         rows = await (await connection.execute(_AMONG, (workspace_id, matching, lowest, highest, archived))).fetchall()
     return [session_id for (session_id,) in rows]
-
-
-async def backfill(connection: Connection, batch: int, max_seconds: float) -> int:
-    row = await (await connection.execute(_BACKFILL, (batch, max_seconds))).fetchone()
-    assert row is not None
-    events: int = row[0]
-    return events
 
 
 async def purge_search(connection: Connection, session_id: UUID, batch: int) -> int:

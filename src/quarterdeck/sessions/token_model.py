@@ -13,12 +13,8 @@ from quarterdeck.core.text_types import Line, Moment
 
 class CreateSessionTokenBody(Struct, frozen=True):
     expires_at: Annotated[Moment | None, Meta(description="Default and maximum are settings of the server.")] = None
-    # UNSET: the Idempotency-Key of a body without these has the fingerprint of earlier releases.
-    label: Annotated[Line | UnsetType | None, Meta(description="For the log of the session. null: none.")] = UNSET
-    may_resolve: Annotated[
-        bool | UnsetType,
-        Meta(description="The token may list and resolve the actions of its session. By default it may not."),
-    ] = UNSET
+    label: Annotated[Line | None, Meta(description="For the log of the session. null: none.")] = None
+    may_resolve: Annotated[bool, Meta(description="The token may list and resolve the actions of its session.")] = False
 
 
 class SessionTokenBody(Struct, frozen=True, kw_only=True):

@@ -95,8 +95,8 @@ async def create_session_token(
             api_key_id=principal.api_key_id,
             secret_hash=secret.hash,
             prefix=secret.prefix,
-            label=body.label or None,
-            may_resolve=body.may_resolve is True,
+            label=body.label,
+            may_resolve=body.may_resolve,
             expires_at=expires_at,
         )
         await token_store.add(connection, token)

@@ -23,7 +23,7 @@ from quarterdeck.webhooks.model import (
 )
 
 # Seeds 0 to 3 belong to sessions, keys, receipts and places.
-_LOCK_WORKSPACE = "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 4))"
+_LOCK_WORKSPACE = "SELECT pg_advisory_xact_lock(webhooks_lock(%s))"
 _COUNT = "SELECT count(*) FROM webhooks WHERE workspace_id = %s"
 _ADD = """
 INSERT INTO webhooks (id, workspace_id, url, host, events, description, secret, created_by)

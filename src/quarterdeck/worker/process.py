@@ -26,7 +26,7 @@ from quarterdeck.runs.action_records import expire_actions, release_actions
 from quarterdeck.runs.recovery import recover, runs_to_leave
 from quarterdeck.sandbox.choice import find_sandbox
 from quarterdeck.sandbox.model import Sandbox, SandboxUnavailable
-from quarterdeck.sessions.service import backfill_search, purge_deleted_sessions
+from quarterdeck.sessions.service import purge_deleted_sessions
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.tools.model import ToolRule
 from quarterdeck.webhooks.deliveries import DeliverySender
@@ -50,9 +50,6 @@ _READ_THREADS = 16
 _POLL_SECONDS = 1.0
 # How often a worker without a free place looks for waiting runs whose workspace has less than its share.
 _TURN_SECONDS = 0.25
-# Between batches, to leave the database to others; and until the next look, since a worker that is at it may be killed.
-_BACKFILL_PAUSE_SECONDS = 0.02
-_BACKFILL_CHECK_SECONDS = 60.0
 
 
 def run_worker(settings: Settings) -> int:
@@ -86,7 +83,6 @@ async def _work(settings: Settings) -> None:
         asyncio.create_task(_recover_runs(database, settings)),
         asyncio.create_task(_give_turns(database, driver)),
         asyncio.create_task(_deliver_webhooks(database, settings)),
-        asyncio.create_task(_backfill_search(database)),
     ]
     if workspaces is not None:
         background.append(asyncio.create_task(_sweep_copies(workspaces, settings.workspace.sweep_seconds)))
@@ -203,16 +199,6 @@ async def _give_turns(database: Database, driver: RunDriver) -> None:
             driver.leave(await runs_to_leave(database, no_place_free=driver.is_full))
         except Exception as fault:
             log.warning("giving turns failed; trying again", exc_info=fault)
-
-
-async def _backfill_search(database: Database) -> None:
-    while True:
-        events = 0
-        try:
-            events = await backfill_search(database)
-        except Exception as fault:
-            log.warning("adding earlier conversations to the search failed; trying again", exc_info=fault)
-        await asyncio.sleep(_BACKFILL_PAUSE_SECONDS if events else _BACKFILL_CHECK_SECONDS)
 
 
 async def _deliver_webhooks(database: Database, settings: Settings) -> None:

@@ -12,7 +12,7 @@ from quarterdeck.core.ids import created_at
 from quarterdeck.core.pages import bounds
 from quarterdeck.db.database import Connection
 
-_LOCK_WORKSPACE = "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 6))"
+_LOCK_WORKSPACE = "SELECT pg_advisory_xact_lock(stored_credentials_lock(%s))"
 _COUNT = "SELECT count(*) FROM credentials WHERE workspace_id = %s"
 _NAME_TAKEN = "SELECT EXISTS (SELECT FROM credentials WHERE workspace_id = %s AND name = %s)"
 _ADD = """

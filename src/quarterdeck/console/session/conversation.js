@@ -172,15 +172,13 @@ export class Conversation {
     const isWaiting = this.activeRun !== null && this.activeRun !== event.run_id;
     const isSteering = this.runs.inputAccepted(event, isWaiting);
     if (!isWaiting) this.activeRun = event.run_id;
-    if (retriedFrom !== undefined) this.#retried(retriedFrom, event.data.copy_of !== undefined);
+    if (retriedFrom !== undefined) this.#retried(retriedFrom);
     if (retriedFrom !== undefined) this.#setStage(input, RETRIED);
     else if (input.stage === SENDING) this.#setStage(input, isSteering ? STEERED : isWaiting ? QUEUED : STARTED);
   }
 
-  /** The retries of earlier releases do not name the inputs that they repeat: there the model sees the copies only. */
-  #retried(runId, namesInputs) {
-    if (namesInputs) this.#context.show(runId);
-    else this.#context.leaveOut(runId, "retried");
+  #retried(runId) {
+    this.#context.show(runId);
     const end = this.#ends.get(runId);
     if (end !== undefined && !end.isRetried) Object.assign(end, { isRetried: true, revision: end.revision + 1 });
   }

@@ -81,7 +81,7 @@ BEGIN
     PERFORM pg_advisory_xact_lock(session_lock(run.session_id));
     IF active_per_workspace IS NOT NULL THEN
         -- Serialises these decisions. Always taken after the session's lock: its holder never waits for a session.
-        PERFORM pg_advisory_xact_lock(hashtextextended(run.workspace_id::text, 3));
+        PERFORM pg_advisory_xact_lock(running_runs_lock(run.workspace_id));
     END IF;
     SELECT * INTO run FROM runs WHERE id = of_run AND state IN ('queued', 'running');
     IF NOT FOUND THEN

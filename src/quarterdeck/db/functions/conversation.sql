@@ -4,9 +4,7 @@
 
 -- The oldest inputs that the run has not consumed, without discarded ones. They end with the one that uses up the budget,
 -- so there is at least one if any waits. Each counts as its text and `overhead_bytes`.
--- Dropped first: in earlier releases it returned fewer columns. Their processes name the columns that they read.
-DROP FUNCTION IF EXISTS waiting_inputs(uuid, bigint, integer);
-CREATE FUNCTION waiting_inputs(target_run_id uuid, budget_bytes bigint, overhead_bytes integer)
+CREATE OR REPLACE FUNCTION waiting_inputs(target_run_id uuid, budget_bytes bigint, overhead_bytes integer)
 RETURNS TABLE (event_id bigint, input_id text, content text, attachments jsonb, copy_of text)
 LANGUAGE plpgsql STABLE
 -- As in submit_inputs(): no plans from the time when the tables were nearly empty.
@@ -78,8 +76,7 @@ $$;
 -- after the last answer of such a run are returned without their text, and with 'left_out' as `content`.
 --
 -- `content` is the text of a consumed input. Its attachments and `copy_of` are added to `data`. They are in the event
--- input.accepted, which input_event_id names. In rows of earlier releases it is NULL: there the event is searched. Inputs
--- are consumed in the order in which they were accepted, so the search goes on where the last one ended.
+-- input.accepted, which input_event_id names.
 CREATE OR REPLACE FUNCTION read_conversation(
     target_session_id uuid,
     budget_bytes bigint,
@@ -90,7 +87,7 @@ RETURNS TABLE (event_id bigint, run_id uuid, type text, data jsonb, record jsonb
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
 SET enable_bitmapscan = off
--- The search for inputs of earlier releases runs thousands of times: planning it each time took four fifths of the time.
+-- Planning takes longer than the statements, which run thousands of times.
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
@@ -115,7 +112,6 @@ DECLARE
     has_task boolean := false;
     is_older boolean;
     first_event_id bigint;
-    accepted_before bigint;
     -- The run of which no answer was met yet, if its unanswered turns are left out.
     left_out_run uuid;
     left_out_turns integer := 0;
@@ -196,7 +192,7 @@ BEGIN
             newest_run := coalesce(newest_run, event.run_id);
             IF in_exchange AND has_input AND input_bytes >= budget_bytes THEN
                 has_skipped := true;
-                IF event.run_id = newest_run AND event.input_event_id IS NOT NULL THEN
+                IF event.run_id = newest_run THEN
                     task := event;
                     has_task := true;
                 END IF;
@@ -228,20 +224,8 @@ BEGIN
         is_older := has_message;
         CASE event.type
             WHEN 'input.consumed' THEN
-                IF event.input_event_id IS NULL THEN
-                    -- One was not found, so the earlier ones are not searched: that would be thousands of queries.
-                    CONTINUE WHEN accepted_before = 0;
-                    SELECT a.id INTO accepted_before FROM (
-                        SELECT e.id, e.data FROM session_events e
-                        WHERE e.session_id = target_session_id AND e.type = 'input.accepted'
-                          AND e.id >= first_event_id AND e.id < coalesce(accepted_before, event.id)
-                        ORDER BY e.id DESC LIMIT 1000
-                    ) AS a
-                    WHERE a.data->>'input_id' = event.data->>'input_id' LIMIT 1;
-                    accepted_before := coalesce(accepted_before, 0);
-                END IF;
                 SELECT a.data INTO accepted FROM session_events a
-                WHERE a.session_id = target_session_id AND a.id = coalesce(event.input_event_id, accepted_before);
+                WHERE a.session_id = target_session_id AND a.id = event.input_event_id;
                 content := accepted->>'text';
                 CONTINUE WHEN content IS NULL;
                 data := data || jsonb_strip_nulls(

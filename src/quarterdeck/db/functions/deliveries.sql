@@ -1,8 +1,7 @@
 -- Runs that are not started by submit_inputs(). Callers hold the lock of the session.
 
--- Starts the oldest pending run of a session that has no active run. Every end of a run calls this, in its transaction,
--- and recovery calls it for sessions that an earlier release left without an active run. Pending runs have one input
--- each, so last_input is in the order in which they were accepted.
+-- Starts the oldest pending run of a session that has no active run. Every end of a run calls this, in its
+-- transaction. Pending runs have one input each, so last_input is in the order in which they were accepted.
 CREATE OR REPLACE FUNCTION start_pending_run(target_session_id uuid) RETURNS uuid
 LANGUAGE plpgsql VOLATILE
 -- As in submit_inputs(): no plans from the time when the table was nearly empty.
@@ -27,10 +26,6 @@ BEGIN
 END;
 $$;
 
--- Earlier signatures: see submit_inputs().
-DROP FUNCTION IF EXISTS repeat_inputs(uuid, uuid, uuid[], bigint);
-DROP FUNCTION IF EXISTS repeat_inputs(uuid, uuid, uuid[], bigint, jsonb, uuid);
-
 -- Copies the inputs of an ended run into a new run: those that it consumed, and those that its cancellation discarded.
 -- Inputs that a person withdrew or dropped are left out. `copy_of` names the input that was sent first, also if a retry is
 -- retried: the model sees one of them (worker/journal.py). Adds the events and the run, which is queued and has no job yet.
@@ -41,11 +36,9 @@ CREATE OR REPLACE FUNCTION repeat_inputs(
     new_run_id uuid,
     new_input_ids uuid[],        -- as many as there may be inputs
     max_bytes bigint,            -- one input may always be larger
-    -- The caller who retries. NULL: a process of an earlier release.
-    actor jsonb DEFAULT NULL,
-    api_key_id uuid DEFAULT NULL,
-    -- The span of the request. NULL: it is not traced.
-    traceparent text DEFAULT NULL
+    actor jsonb,                 -- the caller who retries
+    api_key_id uuid,
+    traceparent text             -- the span of the request; NULL: it is not traced
 )
 RETURNS text
 LANGUAGE plpgsql VOLATILE
@@ -62,8 +55,7 @@ DECLARE
     first_event_id bigint;
     last_event_id bigint;
 BEGIN
-    SELECT r.session_id, r.workspace_id, r.consumed_through, r.last_input, coalesce(r.first_input, 0) AS first_input,
-           r.takes_over, r.state
+    SELECT r.session_id, r.workspace_id, r.consumed_through, r.last_input, r.first_input, r.takes_over, r.state
     INTO run FROM runs r WHERE r.id = repeated_run_id;
 
     SELECT e.id INTO end_event_id FROM session_events e
@@ -72,14 +64,7 @@ BEGIN
     ORDER BY e.id LIMIT 1;
 
     SELECT array_agg(found.id ORDER BY found.id) INTO input_events FROM (
-        -- Events of earlier releases do not name the accepted input: there it is searched.
-        SELECT coalesce(e.input_event_id, (
-            SELECT a.id FROM session_events a
-            WHERE a.session_id = run.session_id AND a.id >= run.first_input AND a.id < e.id
-              AND a.type = 'input.accepted' AND a.data->>'input_id' = e.data->>'input_id'
-            ORDER BY a.id DESC LIMIT 1
-        )) AS id
-        FROM session_events e
+        SELECT e.input_event_id AS id FROM session_events e
         WHERE e.session_id = run.session_id AND e.id >= run.first_input AND e.id < end_event_id
           AND e.run_id = repeated_run_id AND e.type = 'input.consumed'
         UNION ALL
@@ -87,7 +72,7 @@ BEGIN
         SELECT e.id FROM session_events e
         WHERE run.state = 'cancelled'
           AND e.session_id = run.session_id AND e.id > run.consumed_through AND e.id <= run.last_input
-          AND e.type = 'input.accepted' AND (run.takes_over IS NULL OR e.run_id = ANY (run.takes_over || repeated_run_id))
+          AND e.type = 'input.accepted' AND e.run_id = ANY (run.takes_over || repeated_run_id)
         LIMIT cardinality(new_input_ids) + 1
     ) AS found;
     IF cardinality(input_events) > cardinality(new_input_ids) THEN

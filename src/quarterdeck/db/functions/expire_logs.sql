@@ -45,8 +45,8 @@ DECLARE
     oldest_event_at timestamptz;
 BEGIN
     runs := 0;
-    -- NULL: no run is kept. A run of an earlier release may not know its first input: then the whole log is kept.
-    SELECT min(coalesce(r.first_input, 0)) INTO first_kept_event FROM runs r
+    -- NULL: no run is kept.
+    SELECT min(r.first_input) INTO first_kept_event FROM runs r
     WHERE r.session_id = target_session_id AND NOT has_ended_before(r, events_before - margin);
 
     WITH gone AS (

@@ -14,13 +14,6 @@
 -- under READ COMMITTED, so each of its statements has a fresh snapshot: those of step 3 see what the previous holder of
 -- the lock committed. A single data-modifying statement would keep the snapshot from before the wait and lose inputs.
 
-CREATE OR REPLACE FUNCTION session_lock(session_id uuid) RETURNS bigint
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN hashtextextended(session_id::text, 0);
-
--- Its name in earlier releases, when it returned fewer columns. Only submit_inputs() calls it.
-DROP FUNCTION IF EXISTS check_submitter(bytea, uuid, uuid);
-
 -- Whether a caller may submit inputs to a session: always one row. `refusal` is NULL if it may.
 -- RETURNS TABLE lets PostgreSQL inline the function into the calling statement.
 CREATE OR REPLACE FUNCTION find_submitter(
@@ -65,23 +58,8 @@ BEGIN
 END;
 $$;
 
--- Earlier signatures. Processes of earlier releases may still run; their calls use the defaults of the new parameters.
-DROP FUNCTION IF EXISTS submit_inputs(
-    bytea[], boolean[], uuid[], uuid[], text[], uuid[], uuid[], text[], bytea[]
-);
-DROP FUNCTION IF EXISTS submit_inputs(
-    bytea[], boolean[], uuid[], uuid[], text[], uuid[], uuid[], text[], bytea[], boolean
-);
-DROP FUNCTION IF EXISTS submit_inputs(
-    bytea[], boolean[], uuid[], uuid[], text[], uuid[], uuid[], text[], bytea[], boolean, integer, bigint
-);
-DROP FUNCTION IF EXISTS submit_inputs(
-    bytea[], boolean[], uuid[], uuid[], text[], uuid[], uuid[], text[], bytea[], boolean, integer, bigint, jsonb[]
-);
-
 CREATE OR REPLACE FUNCTION submit_inputs(
     secret_hashes bytea[],
-    session_tokens_presented boolean[],  -- not used any more; processes of release 0.1 pass it
     session_ids uuid[],
     workspace_ids uuid[],        -- the Service-Workspace header, or NULL
     texts text[],
@@ -89,14 +67,14 @@ CREATE OR REPLACE FUNCTION submit_inputs(
     fresh_run_ids uuid[],        -- the id of the run, if the input starts one
     idempotency_keys text[],     -- or NULL
     fingerprints bytea[],
-    wait_for_locks boolean DEFAULT true,
+    wait_for_locks boolean,
     -- Largest number and size of the inputs that a run has not consumed. An input always fits if no other one waits.
-    run_waiting_inputs integer DEFAULT 2147483647,
-    run_waiting_bytes bigint DEFAULT 9223372036854775807,
+    run_waiting_inputs integer,
+    run_waiting_bytes bigint,
     -- For find_attachments(). NULL: the input has none. The whole array is NULL if no input has any.
-    attachments jsonb[] DEFAULT NULL,
+    attachments jsonb[],
     -- The spans of the requests, for the runs that they start. NULL: none is traced.
-    traceparents text[] DEFAULT NULL
+    traceparents text[]
 )
 -- `body`: the response, or details about a refusal. `api_key_id`: NULL for a session token.
 RETURNS TABLE (verdict text, body bytea, api_key_id uuid)
@@ -129,7 +107,7 @@ BEGIN
         -- The key's lock comes second, so that a call that waits for a session keeps no key from others.
         locked[i] := admitted[i] AND take_lock(session_lock(session_ids[i]), wait_for_locks) AND (
             idempotency_keys[i] IS NULL
-            OR take_lock(hashtextextended(encode(secret_hashes[i], 'hex') || idempotency_keys[i], 1), wait_for_locks)
+            OR take_lock(input_receipt_lock(secret_hashes[i], idempotency_keys[i]), wait_for_locks)
         );
     END LOOP;
 
@@ -186,9 +164,7 @@ BEGIN
         input_bytes := octet_length(texts[i]);
         UPDATE runs r
         SET last_input = event_id, inputs_accepted = r.inputs_accepted + 1, updated_at = clock_timestamp(),
-            -- Starts again when nothing waits: workers of earlier releases consume without counting.
-            unconsumed_bytes =
-                CASE WHEN r.consumed_through = r.last_input THEN 0 ELSE r.unconsumed_bytes END + input_bytes
+            unconsumed_bytes = r.unconsumed_bytes + input_bytes
         WHERE r.session_id = session_ids[i] AND r.state IN ('queued', 'running', 'waiting')
           AND (r.consumed_through = r.last_input
                OR (r.inputs_accepted - r.inputs_consumed < run_waiting_inputs

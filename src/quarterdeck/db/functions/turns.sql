@@ -153,7 +153,7 @@ DECLARE
     share bigint;
 BEGIN
     -- One decision at a time: two workers would ask twice for the same run.
-    IF NOT pg_try_advisory_xact_lock(hashtextextended('ask_runs_to_leave', 4)) THEN
+    IF NOT pg_try_advisory_xact_lock(turns_lock()) THEN
         RETURN;
     END IF;
 

@@ -30,7 +30,7 @@ GRANT SELECT, INSERT (id, session_id, api_key_id, secret_hash, prefix, expires_a
     ON app.session_tokens TO {role};
 GRANT SELECT, INSERT, DELETE ON app.session_events TO {role};
 GRANT USAGE ON SEQUENCE app.session_event_ids TO {role};
--- Written by a trigger and by backfill_conversation_words().
+-- Written by a trigger.
 GRANT SELECT, DELETE ON app.conversation_words TO {role};
 -- FOR UPDATE needs UPDATE on some column, here and below: the most harmless one.
 GRANT SELECT, INSERT, UPDATE (deleted_at), DELETE ON app.deleted_sessions TO {role};
@@ -83,11 +83,13 @@ GRANT SELECT, INSERT ON app.audit_events TO {role};
 GRANT SELECT ON app.audit_retention TO {role};
 
 -- Functions of triggers need no privilege.
-GRANT EXECUTE ON FUNCTION app.credential_lock, app.session_lock, app.enqueue_run, app.submit_inputs,
-    app.find_principals, app.find_submitter, app.caller_of, app.take_lock, app.expire_audit_events, app.waiting_inputs,
+GRANT EXECUTE ON FUNCTION app.session_lock, app.credential_lock, app.receipt_lock, app.input_receipt_lock,
+    app.running_runs_lock, app.turns_lock, app.webhooks_lock, app.stored_credentials_lock, app.mcp_servers_lock,
+    app.enqueue_run, app.submit_inputs,
+    app.find_principals, app.find_submitter, app.caller_of, app.take_lock, app.waiting_inputs,
     app.read_conversation, app.enqueue_run_after, app.waiting_workspaces, app.next_run_job, app.ask_runs_to_leave,
     app.summary_counts, app.read_log, app.workspace_word, app.short_words, app.search_query, app.matching_sessions,
-    app.backfill_conversation_words, app.start_pending_run, app.repeat_inputs, app.limit_in_force, app.limits_of_run,
+    app.start_pending_run, app.repeat_inputs, app.limit_in_force, app.limits_of_run,
     app.used_in_scope, app.reached_limit, app.raise_limit, app.lifted_actions, app.continue_run, app.read_actions,
     app.is_blob_used, app.is_path_free, app.attachments_folder, app.attachment_path, app.find_attachments,
     app.store_attachments, app.lowest_id_at, app.expire_audit_entries, app.has_ended_before, app.lock_to_expire,

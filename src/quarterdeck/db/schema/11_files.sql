@@ -1,9 +1,4 @@
--- Files: uploaded by people, attached to inputs, and in the workspaces of sessions. Their contents are in the bundle store.
-
-ALTER TABLE sessions
-    ADD COLUMN workspace text NOT NULL DEFAULT 'none' CHECK (workspace IN ('none', 'sandbox')),
-    -- Number of changes of its files. A worker whose folder has another revision brings it up to date first.
-    ADD COLUMN files_revision bigint NOT NULL DEFAULT 0;
+-- Files: uploaded by people, attached to inputs, and in the folders of sessions. Their contents are in `bundles`.
 
 -- Uploaded files.
 CREATE TABLE files (
@@ -17,9 +12,9 @@ CREATE TABLE files (
 );
 CREATE INDEX files_of_bundle ON files (sha256);
 
--- The files in the workspace of a session.
+-- The files in the folder of a session.
 CREATE TABLE session_files (
-    -- No foreign key: as the log, the files of a deleted session are deleted in batches.
+    -- No foreign key: see deleted_sessions.
     session_id uuid NOT NULL,
     path text COLLATE "C" NOT NULL,
     -- A folder has a row only while it is empty.
@@ -28,7 +23,7 @@ CREATE TABLE session_files (
     bytes bigint NOT NULL,
     -- Permission bits.
     mode smallint NOT NULL CHECK (mode BETWEEN 0 AND 511),
-    -- Of a link: a relative path that stays inside the workspace.
+    -- Of a link: a relative path that stays inside the folder of the session.
     target text,
     modified_at timestamptz NOT NULL,
     PRIMARY KEY (session_id, path),

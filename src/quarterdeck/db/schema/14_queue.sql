@@ -1,14 +1,15 @@
--- Workers take turns between workspaces (functions/turns.sql), so the queue must know the workspace of each job.
+-- Our part of the job queue. Its tables are those of the library, which are created before this schema.
 
+-- Workers take turns between workspaces (functions/turns.sql), so the queue must know the workspace of each job.
 ALTER TABLE jobs.procrastinate_jobs
-    -- The default is for jobs that a process of the previous release replaces. They share one turn.
+    -- The default is for jobs that the library adds itself.
     ADD COLUMN workspace_id uuid NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000',
-    -- Another workspace needs the place of this job.
+    -- Another workspace needs the slot of this job.
     ADD COLUMN leaving boolean NOT NULL DEFAULT false,
-    -- While the job waits: when another may be asked to leave its place to it. At first it may be about to get a free one.
-    ADD COLUMN ask_at timestamptz NOT NULL DEFAULT now() + interval '0.5 seconds';
-UPDATE jobs.procrastinate_jobs j SET workspace_id = r.workspace_id
-FROM runs r WHERE j.queue_name = 'runs' AND r.id = j.queueing_lock::uuid;
+    -- While the job waits: when another may be asked to leave its slot to it. At first it may be about to get a free one.
+    ADD COLUMN ask_at timestamptz NOT NULL DEFAULT now() + interval '0.5 seconds',
+    -- For metrics: how long runs wait for a worker.
+    ADD COLUMN queued_at timestamptz NOT NULL DEFAULT now();
 
 -- In the order of ids of runs, which is the order of their creation.
 CREATE INDEX run_jobs_waiting ON jobs.procrastinate_jobs (workspace_id, queueing_lock) WHERE status = 'todo';

@@ -32,10 +32,3 @@ BEGIN ATOMIC
     )
     SELECT (SELECT count(*) FROM gone), count(*), (SELECT id FROM old ORDER BY id DESC LIMIT 1) FROM old;
 END;
-
--- For processes of the previous release.
-CREATE OR REPLACE FUNCTION expire_audit_events(batch integer) RETURNS bigint
-LANGUAGE sql VOLATILE
-BEGIN ATOMIC
-    SELECT deleted FROM expire_audit_entries(batch, '00000000-0000-0000-0000-000000000000');
-END;

@@ -1,10 +1,8 @@
--- Webhooks: who wants to hear of runs that end, and what was sent to whom.
-
 CREATE TABLE webhooks (
     id uuid PRIMARY KEY,
     workspace_id uuid NOT NULL REFERENCES workspaces,
     url text NOT NULL,
-    -- Of the URL, in lower case: what is sent to one receiver at a time is counted by it.
+    -- Of the URL, in lower case: simultaneous deliveries to one receiver are counted by it.
     host text NOT NULL,
     events text[] NOT NULL,
     description text,
@@ -13,7 +11,7 @@ CREATE TABLE webhooks (
     disabled_reason text,
     -- The first attempt that failed since the last that did not.
     failing_since timestamptz,
-    -- Both are sealed with a key that is not in the database (webhooks/sealing.py).
+    -- Both are encrypted; the keys are not in the database.
     secret bytea NOT NULL,
     previous_secret bytea,
     previous_secret_expires_at timestamptz,
@@ -23,8 +21,8 @@ CREATE TABLE webhooks (
 );
 CREATE UNIQUE INDEX webhooks_page ON webhooks (workspace_id, id);
 
--- No foreign keys: deliveries outlive the run they tell of, and a webhook is deleted without waiting for its log, which
--- the sweep takes in its time.
+-- No foreign keys: a delivery stays when its run is deleted, and a webhook is deleted without waiting for its deliveries,
+-- which the sweep deletes later.
 CREATE TABLE webhook_deliveries (
     id uuid PRIMARY KEY,
     webhook_id uuid NOT NULL,
@@ -35,9 +33,9 @@ CREATE TABLE webhook_deliveries (
     state text NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'delivered', 'failed')),
     -- The fence: the result of an attempt is stored only while no later one has begun.
     attempts integer NOT NULL DEFAULT 0,
-    -- Attempts before it was last asked for by a person: the schedule begins again from there.
+    -- Attempts before a person asked for it again: the schedule begins again from there.
     attempts_before integer NOT NULL DEFAULT 0,
-    -- Whether an attempt is under way. Then next_attempt_at is when its worker is taken for dead.
+    -- Whether an attempt is under way. Then its worker is taken for dead at next_attempt_at.
     sending boolean NOT NULL DEFAULT false,
     next_attempt_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     last_status integer,

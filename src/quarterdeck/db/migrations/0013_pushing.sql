@@ -1,2 +1,0 @@
--- Nothing in the tables: the function push_skill_version() is new, and processes of this release call it.
-SELECT;

@@ -1,2 +1,0 @@
--- submit_inputs() looks at newcomers itself. Nothing is stored differently; a database with the function as it was before is
--- behind this release, since it would let strangers wait for the locks of sessions that they do not see.
