@@ -107,15 +107,18 @@ class _Registry(ModelRegistry):
         self._provider = provider
 
     def _connect(self, provider: str) -> ProviderConnection:
+        from openai import AsyncOpenAI
+        from pydantic_ai.models.openai import OpenAIChatModel
         from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
-        from quarterdeck.models.openai_client import ChatModel, OpenAIClient
-
         http = httpx2.AsyncClient(transport=self._provider)
-        client = OpenAIClient(api_key="no-key", base_url="http://stand-in/v1", max_retries=0, http_client=http)
+        client = AsyncOpenAI(api_key="no-key", base_url="http://stand-in/v1", max_retries=0, http_client=http)
         provider_of_library = OpenAICompatibleProvider("openai-compatible", openai_client=client)
         return ProviderConnection(
-            lambda name: ChatModel(name, provider=provider_of_library), client.close, (), "openai_reasoning_effort"
+            lambda name: OpenAIChatModel(name, provider=provider_of_library),
+            client.close,
+            (),
+            "openai_reasoning_effort",
         )
 
 
