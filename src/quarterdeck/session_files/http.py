@@ -13,7 +13,7 @@ from quarterdeck.core.actors import Permission
 from quarterdeck.http.downloads import Content, Downloads, safe_name
 from quarterdeck.http.operation import Query, Refusal, operation
 from quarterdeck.http.request import BYTES, GZIP, Request
-from quarterdeck.sandbox.path_rules import PATH_BYTES
+from quarterdeck.sandbox.manifest import PATH_BYTES
 from quarterdeck.session_files import service
 from quarterdeck.session_files.archive import Archives
 from quarterdeck.session_files.model import SessionFilePage

@@ -11,13 +11,22 @@ from typing import IO, Any
 from quarterdeck.blobs.model import PIECE_BYTES
 from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.core.text_types import storable
+from quarterdeck.sandbox.adapter import Command, Outcome
 from quarterdeck.sandbox.beneath import descriptor, make_folders, replace_file
 from quarterdeck.sandbox.folders import Folder
-from quarterdeck.sandbox.model import Command, Outcome, Refusal
+from quarterdeck.sandbox.model import Refusal
 from quarterdeck.sandbox.run_folders import WORKSPACE, Place
 from quarterdeck.tools.model import ToolSpec
-from quarterdeck.tools.sandboxed_tool import number_argument, sandboxed_tool
-from quarterdeck.tools.tool import CallContext, Effect, Output, Tool, parameters, text_argument
+from quarterdeck.tools.tool import (
+    CallContext,
+    Effect,
+    Output,
+    Tool,
+    number_argument,
+    parameters,
+    sandboxed_tool,
+    text_argument,
+)
 
 BASH = "bash"
 # The whole output of a command, if it is longer than what the model is shown.

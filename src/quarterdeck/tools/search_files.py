@@ -10,8 +10,7 @@ from quarterdeck.sandbox.run_folders import Place, clean_path
 from quarterdeck.sandbox.scan import RESERVED
 from quarterdeck.tools import search_process
 from quarterdeck.tools.model import ToolSpec
-from quarterdeck.tools.sandboxed_tool import sandboxed_tool
-from quarterdeck.tools.tool import CallContext, Effect, Tool, parameters, text_argument
+from quarterdeck.tools.tool import CallContext, Effect, Tool, parameters, sandboxed_tool, text_argument
 
 SEARCH_FILES = "search_files"
 _SECONDS = 20.0

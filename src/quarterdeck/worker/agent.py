@@ -11,16 +11,23 @@ from quarterdeck.core.logging import fields, log
 from quarterdeck.core.settings import ModelSettings
 from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.models.attachments import wanted, with_contents, with_selection
-from quarterdeck.models.context import Split, estimate_tokens, fit_turns, split_turns
+from quarterdeck.models.context import (
+    SUMMARY_INSTRUCTIONS,
+    Split,
+    cut_summary,
+    estimate_tokens,
+    fit_turns,
+    split_turns,
+    summary_request,
+)
 from quarterdeck.models.model import ContextExceeded, Model, ModelFailure, OnRetry, OnText, Step, Turn
 from quarterdeck.models.output_schema import OutputSchema, output_instructions
 from quarterdeck.models.retry import step_with_retries
-from quarterdeck.models.summary import SUMMARY_INSTRUCTIONS, cut_summary, summary_request
 from quarterdeck.sandbox.run_folders import Place
 from quarterdeck.sandbox.session_folder import Workspace
 from quarterdeck.tools.tool import Toolbox
 from quarterdeck.worker import journal
-from quarterdeck.worker.attachment_loader import AttachmentLoader, ResultImages
+from quarterdeck.worker.run_files import AttachmentLoader, ResultImages
 
 # A model that rejects even this much is misconfigured; a shorter conversation would not help.
 _MIN_CONTEXT_TOKENS = 500

@@ -3,13 +3,13 @@
 from quarterdeck.auth.access import Access
 from quarterdeck.changes.perform import Changes
 from quarterdeck.connections.credentials import service
+from quarterdeck.connections.credentials.authorizations import OAuthTokens
 from quarterdeck.connections.credentials.model import (
     CreateCredentialBody,
     CredentialBody,
     CredentialPage,
     RotateCredentialBody,
 )
-from quarterdeck.connections.credentials.oauth import OAuthTokens
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.call import Answer

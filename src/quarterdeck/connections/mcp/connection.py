@@ -13,11 +13,9 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from quarterdeck import __version__
-from quarterdeck.connections.mcp.cleaning import clean_line, clean_start
+from quarterdeck.connections.mcp.answers import clean_line, clean_start, read_tools, to_result
 from quarterdeck.connections.mcp.guarded_streams import Problem, guarded
 from quarterdeck.connections.mcp.model import KEY_META, McpFailure, McpResult, McpTarget, McpTool
-from quarterdeck.connections.mcp.results import to_result
-from quarterdeck.connections.mcp.tool_list import read_tools
 from quarterdeck.core.logging import log
 from quarterdeck.core.settings import McpSettings
 

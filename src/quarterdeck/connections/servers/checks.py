@@ -11,7 +11,7 @@ from quarterdeck.core.settings import McpSettings
 from quarterdeck.core.slots import Places, hold_place
 from quarterdeck.outbound.rules import AddressPolicy
 from quarterdeck.outbound.urls import read_url
-from quarterdeck.sandbox.model import Sandbox
+from quarterdeck.sandbox.adapter import Sandbox
 
 
 class McpChecks:

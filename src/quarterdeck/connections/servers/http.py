@@ -2,7 +2,7 @@
 
 from quarterdeck.auth.access import Access
 from quarterdeck.changes.perform import Changes
-from quarterdeck.connections.credentials.oauth import OAuthTokens
+from quarterdeck.connections.credentials.authorizations import OAuthTokens
 from quarterdeck.connections.servers import rules, service
 from quarterdeck.connections.servers.checks import McpChecks, McpOffer
 from quarterdeck.connections.servers.model import (
