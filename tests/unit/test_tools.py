@@ -19,7 +19,7 @@ from quarterdeck.tools.built_in_tools import current_time
 from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.skill_files import skill_instructions, skill_tools, skills_offered
 from quarterdeck.tools.tool import CallContext, Effect, Toolbox, client_tool
-from quarterdeck.worker.agent_loader import add_note
+from quarterdeck.worker.agent import add_note
 from tests.unit.archives import SKILL_MD
 
 FILES = {

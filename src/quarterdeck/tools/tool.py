@@ -1,4 +1,4 @@
-"""Tools: what a model may call. A tool is one file that returns a `Tool`; worker/agent_loader.py lists them.
+"""Tools: what a model may call. A tool is one file that returns a `Tool`; worker/agent.py lists them.
 
 Every call gets a result of bounded size. Errors of the model become results, not exceptions.
 """

@@ -33,7 +33,7 @@ from quarterdeck.skills.session_skills import SkillReader
 from quarterdeck.tools.model import ToolRule
 from quarterdeck.webhooks.deliveries import DeliverySender
 from quarterdeck.webhooks.sender import Sender
-from quarterdeck.worker.agent_loader import AgentLoader
+from quarterdeck.worker.agent import AgentLoader
 from quarterdeck.worker.mcp_tools import McpTools
 from quarterdeck.worker.queue_store import TurnsJobManager, check_queue, make_connector
 from quarterdeck.worker.run_driver import RunDriver

@@ -27,8 +27,7 @@ from quarterdeck.runs.model import RunSetup, StepUsage
 from quarterdeck.sessions import service as sessions
 from quarterdeck.tools.model import ToolRule
 from quarterdeck.worker import journal
-from quarterdeck.worker.agent import Agent, Compaction
-from quarterdeck.worker.agent_loader import AgentLoader
+from quarterdeck.worker.agent import Agent, AgentLoader, Compaction
 from quarterdeck.worker.deltas import DeltaSender
 from quarterdeck.worker.run_spans import attempt_span, job_span
 from quarterdeck.worker.tool_runner import ToolRunner

@@ -37,7 +37,7 @@ from quarterdeck.sandbox.choice import find_sandbox
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.session_skills import SkillReader
 from quarterdeck.tools.tool import Tool
-from quarterdeck.worker.agent_loader import AgentLoader, add_note
+from quarterdeck.worker.agent import AgentLoader, add_note
 from quarterdeck.worker.mcp_tools import McpTools
 from quarterdeck.worker.run_driver import RunDriver
 from quarterdeck.worker.run_files import Workspaces

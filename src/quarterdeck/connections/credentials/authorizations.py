@@ -17,8 +17,7 @@ from quarterdeck.connections.credentials.model import (
 from quarterdeck.core.logging import fields, log
 from quarterdeck.core.setting_types import AddressExceptions
 from quarterdeck.core.settings import CredentialSettings
-from quarterdeck.outbound.rules import AddressPolicy
-from quarterdeck.outbound.urls import read_url
+from quarterdeck.outbound.rules import AddressPolicy, read_url
 
 if TYPE_CHECKING:
     from quarterdeck.connections.credentials.token_endpoint import IssuedToken, TokenEndpoint

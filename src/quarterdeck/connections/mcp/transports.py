@@ -18,7 +18,6 @@ import httpx2
 import mcp_types as types
 import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import LAST_EVENT_ID, MCP_SESSION_ID, streamable_http_client
 from mcp.shared.message import SessionMessage
 
@@ -30,8 +29,10 @@ from quarterdeck.connections.mcp.guarded_streams import (
     PIECE_BYTES,
     TOO_EXPENSIVE,
     DecodingCost,
+    GuardedStreams,
     Problem,
     decodes_quickly,
+    guarded,
 )
 from quarterdeck.connections.mcp.model import StdioCommand
 from quarterdeck.core.errors import ServiceError
@@ -39,8 +40,7 @@ from quarterdeck.core.logging import fields, log
 from quarterdeck.core.settings import McpSettings
 from quarterdeck.outbound.network_backend import CheckedBackend, UnreachableError
 from quarterdeck.outbound.resolver import ResolveFor
-from quarterdeck.outbound.rules import AddressPolicy
-from quarterdeck.outbound.urls import Target, read_url
+from quarterdeck.outbound.rules import AddressPolicy, Target, read_url
 from quarterdeck.sandbox.adapter import ErrorTail, Pipes, Sandbox, Service
 from quarterdeck.sandbox.model import SandboxUnavailable
 
@@ -65,7 +65,7 @@ class HttpConnector:
     @asynccontextmanager
     async def connect(
         self, workspace_id: UUID, url: str, authorization: Authorization | None, problem: Problem
-    ) -> AsyncIterator[TransportStreams]:
+    ) -> AsyncIterator[GuardedStreams]:
         try:
             target = read_url(url, self._policy)
         except ServiceError as fault:
@@ -91,9 +91,9 @@ class HttpConnector:
                 f"{target.scheme}://{target.authority}{target.path}",
                 http_client=client,
                 max_sse_event_size=self._settings.message_bytes,
-            ) as streams,
+            ) as (reader, writer),
         ):
-            yield streams
+            yield guarded(reader, writer, problem)
 
 
 class _BoundedTransport(httpx2.AsyncBaseTransport):
@@ -295,7 +295,7 @@ _ERROR_CHARACTERS = 300
 @asynccontextmanager
 async def connect_stdio(
     sandbox: Sandbox, workspace_id: UUID, command: StdioCommand, settings: McpSettings, problem: Problem
-) -> AsyncIterator[TransportStreams]:
+) -> AsyncIterator[GuardedStreams]:
     errors = ErrorTail()
     service = Service(
         workspace_id=workspace_id,
@@ -309,15 +309,19 @@ async def connect_stdio(
     try:
         async with (
             sandbox.serve(service) as pipes,
-            _streams(_Lines(pipes, settings, problem, errors, command)) as streams,
+            _streams(_Lines(pipes, settings, problem, errors, command)) as (reader, writer),
         ):
-            yield streams
+            yield guarded(reader, writer, problem)
     except SandboxUnavailable as fault:
         raise problem.found(f"The server could not be started: {fault}") from fault
 
 
 @asynccontextmanager
-async def _streams(lines: "_Lines") -> AsyncIterator[TransportStreams]:
+async def _streams(
+    lines: "_Lines",
+) -> AsyncIterator[
+    tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
+]:
     incoming, reader = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     writer, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
     async with incoming, reader, writer, outgoing, anyio.create_task_group() as group:
