@@ -193,7 +193,7 @@ class Place(Struct, frozen=True):
             with descriptor(os.open(unpacked, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as opened:
                 return _work(opened, below, path, work)
 
-        return await self.workspace.in_thread(read)
+        return await self.workspace.folders.in_thread(read)
 
     def close(self) -> None:
         self.workspace.close()

@@ -12,14 +12,15 @@ from quarterdeck.tools.files import (
     EDIT_FILE,
     LIST_FILES,
     READ_FILE,
+    SEARCH_FILES,
     WRITE_FILE,
     edit_file,
     list_files,
     read_file,
+    search_files,
     write_file,
 )
 from quarterdeck.tools.model import ToolSpec
-from quarterdeck.tools.search_files import SEARCH_FILES, search_files
 from quarterdeck.tools.skill_files import LIST_SKILL_FILES, READ_SKILL_FILE
 from quarterdeck.tools.tool import CallContext, Effect, Tool, parameters
 
