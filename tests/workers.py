@@ -14,8 +14,11 @@ from uuid import UUID
 import httpx
 from msgspec import Struct
 
-from quarterdeck.db.database import Connection
+from quarterdeck.core.settings import RunSettings
+from quarterdeck.db.database import Database
 from quarterdeck.models.model import NO_OPTIONS
+from quarterdeck.runs import lifecycle
+from quarterdeck.runs.lifecycle import Lease
 from quarterdeck.runs.model import RunSetup, StepUsage
 from tests.fork_server import Process, start_qd
 from tests.world import PATIENT, START_SECONDS, STOP_SECONDS, World, database_urls, process_logs
@@ -36,8 +39,10 @@ SETUP = RunSetup(model="demo", settings=NO_OPTIONS, instructions=None, skills=[]
 USED = StepUsage(model="demo", input_tokens=1, cached_tokens=0, output_tokens=1, cost_usd=None)
 
 
-async def resolve_setup(_: Connection, __: UUID) -> RunSetup:
-    return SETUP
+async def begin_demo_run(database: Database, run_id: UUID, settings: RunSettings | None = None) -> Lease | None:
+    found = await lifecycle.find(database, run_id)
+    settings = RunSettings() if settings is None else settings
+    return None if found is None else await lifecycle.begin(database, run_id, found, SETUP, settings, again=False)
 
 
 class Worker(Struct, frozen=True):

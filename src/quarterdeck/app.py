@@ -23,7 +23,7 @@ from quarterdeck.auth.rate_limiter import RateLimiter
 from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
 from quarterdeck.blobs.service import spool_folder
 from quarterdeck.changes.perform import Changes
-from quarterdeck.connections.credentials.oauth import OAuthTokens
+from quarterdeck.connections.credentials.authorizations import OAuthTokens
 from quarterdeck.connections.servers.checks import McpChecks, McpOffer
 from quarterdeck.core import errors, metrics, tracing
 from quarterdeck.core.logging import configure_logs, log
@@ -47,8 +47,9 @@ from quarterdeck.models.output_schema import SchemaChecks
 from quarterdeck.retention import delete_expired
 from quarterdeck.runs.attachments import AttachmentRules
 from quarterdeck.runs.input_batcher import InputBatcher
+from quarterdeck.sandbox.adapter import Sandbox
 from quarterdeck.sandbox.choice import find_sandbox, why_no_sandbox
-from quarterdeck.sandbox.model import Sandbox, SandboxUnavailable
+from quarterdeck.sandbox.model import SandboxUnavailable
 from quarterdeck.session_files.archive import Archives
 from quarterdeck.sessions.sandbox_offer import SandboxOffer
 from quarterdeck.skills.bundle_files import BundleFiles

@@ -8,9 +8,9 @@ from uuid import UUID, uuid4
 import pytest
 
 from quarterdeck.core.settings import SandboxSettings
+from quarterdeck.sandbox.adapter import ErrorTail, Service
 from quarterdeck.sandbox.host_users import HostUsers
-from quarterdeck.sandbox.model import SandboxUnavailable, Service
-from quarterdeck.sandbox.output_tail import ErrorTail
+from quarterdeck.sandbox.model import SandboxUnavailable
 from tests.sandbox.accounts import Child, account, bubblewrap
 
 # Takes all instances of inotify that its user can have, and says so.

@@ -4,12 +4,10 @@ from typing import Any
 from uuid import UUID
 
 from quarterdeck.core.settings import DatabaseSettings, ModelSettings, RunSettings
-from quarterdeck.db.database import Connection, Database
+from quarterdeck.db.database import Database
 from quarterdeck.models.catalog import ModelCatalog
-from quarterdeck.runs import lifecycle
 from quarterdeck.runs.lifecycle import Lease
-from quarterdeck.runs.model import RunSetup
-from quarterdeck.sessions.service import run_setup
+from quarterdeck.worker.run_driver import begin_attempt
 from tests.world import World, app_url
 
 
@@ -41,13 +39,10 @@ async def begin_run(world: World, run_id: str) -> Lease:
     """An attempt as a worker begins it."""
     models = ModelCatalog(ModelSettings())
 
-    async def resolve(connection: Connection, session_id: UUID) -> RunSetup:
-        return await run_setup(connection, models, session_id)
-
     database = Database(app_url(world.database_url), DatabaseSettings(pool_connections=2))
     await database.open()
     try:
-        lease = await lifecycle.begin(database, UUID(run_id), RunSettings(), resolve, again=False)
+        lease = await begin_attempt(database, models, UUID(run_id), RunSettings(), again=False)
     finally:
         await database.close()
     assert lease is not None

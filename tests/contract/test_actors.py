@@ -9,7 +9,7 @@ from quarterdeck.core.actors import Permission
 from quarterdeck.core.settings import DatabaseSettings, RunSettings
 from quarterdeck.db.database import Database
 from quarterdeck.runs import lifecycle
-from tests.workers import log_of, resolve_setup
+from tests.workers import begin_demo_run, log_of
 from tests.world import Server, World, app_url
 
 _KEYS_OF_RUNS = "SELECT id, api_key_id FROM runs WHERE session_id = %s ORDER BY id"
@@ -53,9 +53,7 @@ async def test_every_input_names_its_caller_and_every_run_has_a_key(world: World
     await database.open()
 
     async def fail(run_id: str) -> None:
-        lease = await lifecycle.begin(
-            database, UUID(run_id), RunSettings(step_input_bytes=1), resolve_setup, again=False
-        )
+        lease = await begin_demo_run(database, UUID(run_id), RunSettings(step_input_bytes=1))
         assert lease is not None
         await lifecycle.fail(database, lease, "told to fail")
 

@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from quarterdeck.connections.credentials import service
+from quarterdeck.connections.credentials.authorizations import OAuthAuthorization, OAuthTokens
 from quarterdeck.connections.credentials.model import (
     Authorization,
     AuthorizationError,
@@ -18,7 +19,6 @@ from quarterdeck.connections.credentials.model import (
     Parameters,
     StoredCredential,
 )
-from quarterdeck.connections.credentials.oauth import OAuthAuthorization, OAuthTokens
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.setting_types import AddressExceptions

@@ -10,13 +10,13 @@ from uuid import UUID, uuid4
 import pytest
 
 from quarterdeck.core.actors import Permission
-from quarterdeck.core.settings import DatabaseSettings, RunSettings
+from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import Database
 from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.runs import lifecycle
 from quarterdeck.runs.lifecycle import Lease, Superseded
 from tests.fault.stand_in import Brake
-from tests.workers import USED, check_log, log_of, resolve_setup
+from tests.workers import USED, begin_demo_run, check_log, log_of
 from tests.world import Server, World, app_url, error_of, serving
 
 _JOBS = "SELECT queueing_lock FROM jobs.procrastinate_jobs WHERE lock = %s AND status = 'todo' AND NOT abort_requested"
@@ -39,7 +39,7 @@ class Runs:
 
     async def begin(self, run_id: str) -> Lease:
         await self.take_job(run_id)
-        lease = await lifecycle.begin(self.database, UUID(run_id), RunSettings(), resolve_setup, again=False)
+        lease = await begin_demo_run(self.database, UUID(run_id))
         assert lease is not None
         return lease
 
@@ -168,7 +168,7 @@ async def test_a_failed_run_hands_its_inputs_on_before_pending_ones(runs: Runs) 
     await runs.send("and this", outcome="steered")
     await runs.world.execute("UPDATE runs SET started_at = now() - interval '2 hours' WHERE id = %s", next_run)
     await runs.take_job(next_run)
-    assert await lifecycle.begin(runs.database, UUID(next_run), RunSettings(), resolve_setup, again=False) is None
+    assert await begin_demo_run(runs.database, UUID(next_run)) is None
     [last_run] = (await runs.states()).keys() - {second}
     await runs.work_off()
     assert await runs.consumed() == {first: ["one"], last_run: ["one more", "and this"], second: ["two"]}

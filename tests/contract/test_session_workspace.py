@@ -9,11 +9,9 @@ import httpx
 import pytest
 
 from quarterdeck.core.settings import DatabaseSettings, ModelSettings, RunSettings
-from quarterdeck.db.database import Connection, Database
+from quarterdeck.db.database import Database
 from quarterdeck.models.catalog import ModelCatalog
-from quarterdeck.runs import lifecycle
-from quarterdeck.runs.model import RunSetup
-from quarterdeck.sessions.service import run_setup
+from quarterdeck.worker.run_driver import begin_attempt
 from tests.world import PATIENT, World, app_url, error_of, serving
 
 
@@ -39,12 +37,9 @@ async def pinned(world: World, session_id: str) -> str:
     run_id = UUID((await world.submit(session_id)).json()["run_id"])
     models = ModelCatalog(ModelSettings())
 
-    async def resolve(connection: Connection, session_id: UUID) -> RunSetup:
-        return await run_setup(connection, models, session_id)
-
     database = Database(app_url(world.database_url), DatabaseSettings(pool_connections=2))
     await database.open()
-    lease = await lifecycle.begin(database, run_id, RunSettings(), resolve, again=False)
+    lease = await begin_attempt(database, models, run_id, RunSettings(), again=False)
     await database.close()
     assert lease is not None
     return lease.setup.workspace

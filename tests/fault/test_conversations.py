@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.models.context import estimate_tokens
-from quarterdeck.models.summary import SUMMARY_INSTRUCTIONS
+from quarterdeck.models.context import SUMMARY_INSTRUCTIONS, estimate_tokens
 from tests.contract.provider_server import OPENAI, Reply, refuses, streams
 from tests.fault.stand_in import LAST, Gate, StandIn, asking, new_session
 from tests.workers import check_log, ended, log_of, take_for_dead, working

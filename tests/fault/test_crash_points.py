@@ -16,7 +16,7 @@ import httpx
 import pytest
 from msgspec import Struct
 
-from quarterdeck.core.settings import ActionSettings, DatabaseSettings, RunSettings
+from quarterdeck.core.settings import ActionSettings, DatabaseSettings
 from quarterdeck.db.database import Database
 from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.runs import calls, lifecycle
@@ -40,11 +40,11 @@ from tests.workers import (
     USED,
     Worker,
     at_rest,
+    begin_demo_run,
     check_log,
     ended,
     eventually,
     log_of,
-    resolve_setup,
     take_for_dead,
     working,
 )
@@ -300,7 +300,7 @@ async def test_no_write_after_the_attempt_gave_the_run_back(world: World, server
     database = Database(app_url(server.database_url), DatabaseSettings(pool_connections=2))
     await database.open()
     try:
-        lease = await lifecycle.begin(database, UUID(run_id), RunSettings(), resolve_setup, again=False)
+        lease = await begin_demo_run(database, UUID(run_id))
         assert lease is not None
         await lifecycle.hand_back(database, lease, "Its worker was stopped.")
         entries = await log_of(world, session_id)
@@ -324,8 +324,8 @@ async def test_no_write_of_an_older_attempt_is_let_through(
     database = Database(app_url(server.database_url), DatabaseSettings(pool_connections=2))
     await database.open()
     try:
-        older = await lifecycle.begin(database, UUID(run_id), RunSettings(), resolve_setup, again=False)
-        newer = await lifecycle.begin(database, UUID(run_id), RunSettings(), resolve_setup, again=False)
+        older = await begin_demo_run(database, UUID(run_id))
+        newer = await begin_demo_run(database, UUID(run_id))
         assert older is not None
         assert newer is not None
         if unconsumed:

@@ -16,7 +16,7 @@ from quarterdeck.connections.mcp.connections import McpConnections
 from quarterdeck.connections.mcp.model import McpTarget
 from quarterdeck.core.setting_types import AddressExceptions
 from quarterdeck.core.settings import McpSettings
-from quarterdeck.sandbox.model import Sandbox
+from quarterdeck.sandbox.adapter import Sandbox
 from tests.mcp.reachable import reachable_packages, reachable_python
 
 HERE = Path(__file__).parent

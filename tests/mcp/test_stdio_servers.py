@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from quarterdeck.connections.mcp.model import KEY_META, McpFailure
-from quarterdeck.sandbox.model import Sandbox
+from quarterdeck.sandbox.adapter import Sandbox
 from tests.mcp.reachable import reachable
 from tests.mcp.targets import (
     HERE,

@@ -22,9 +22,8 @@ from msgspec import Struct
 
 from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
 from quarterdeck.sandbox import cgroups
-from quarterdeck.sandbox.bubblewrap import Bubblewrap
-from quarterdeck.sandbox.bwrap_program import Program
-from quarterdeck.sandbox.model import Command, Outcome, Sandbox
+from quarterdeck.sandbox.adapter import Command, Outcome, Sandbox
+from quarterdeck.sandbox.bubblewrap import Bubblewrap, Program
 
 ACCOUNTS = ("root", "ordinary")
 _PR_SET_DUMPABLE = 4

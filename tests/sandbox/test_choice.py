@@ -12,10 +12,10 @@ from uuid import uuid4
 import pytest
 
 from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
+from quarterdeck.sandbox.adapter import ErrorTail, Outcome, Service
 from quarterdeck.sandbox.cgroups import version_2_parents
 from quarterdeck.sandbox.choice import find_sandbox, why_no_sandbox
-from quarterdeck.sandbox.model import Outcome, SandboxUnavailable, Service
-from quarterdeck.sandbox.output_tail import ErrorTail
+from quarterdeck.sandbox.model import SandboxUnavailable
 from tests.pages import blocks_of, texts_of
 from tests.sandbox.accounts import Child, account, run
 

@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
+from quarterdeck.sandbox.adapter import Command, ErrorTail, Service
 from quarterdeck.sandbox.choice import find_sandbox
 from quarterdeck.sandbox.container import Container, run_arguments, serve_arguments
-from quarterdeck.sandbox.model import Command, SandboxUnavailable, Service
-from quarterdeck.sandbox.output_tail import ErrorTail
+from quarterdeck.sandbox.model import SandboxUnavailable
 from tests.sandbox.accounts import account, run
 
 _MIB = 1024 * 1024

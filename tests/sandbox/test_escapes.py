@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.sandbox import bwrap_program
+from quarterdeck.sandbox import bubblewrap as bwrap_program
 from tests.sandbox.accounts import ACCOUNTS, account, bubblewrap, run
 
 _PROBE = Path(__file__).with_name("probe.py").read_text()

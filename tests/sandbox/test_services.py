@@ -12,8 +12,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from quarterdeck.sandbox.model import Pipes, Sandbox, Service
-from quarterdeck.sandbox.output_tail import ErrorTail
+from quarterdeck.sandbox.adapter import ErrorTail, Pipes, Sandbox, Service
 from tests.sandbox.accounts import ACCOUNTS, Account, account, bubblewrap, left_cgroups
 
 _MIB = 1024 * 1024

@@ -9,12 +9,12 @@ from uuid import UUID, uuid4
 import pytest
 from psycopg import AsyncConnection
 
-from quarterdeck.core.settings import DatabaseSettings, RunSettings
+from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.events.notifications import Notifier, announce_events, parse
 from quarterdeck.runs import calls, lifecycle
-from tests.workers import USED, resolve_setup
+from tests.workers import USED, begin_demo_run
 from tests.world import START_SECONDS, World, app_url
 
 CALL = {"call_id": "c", "name": "t"}
@@ -104,7 +104,7 @@ async def test_no_write_of_a_run_notifies_by_its_commit(world: World) -> None:
         # By the API, which notifies after its commit too.
         await listener.sessions_until(session_id)
         database.on_commit = announced.append
-        lease = await lifecycle.begin(database, run_id, RunSettings(), resolve_setup, again=False)
+        lease = await begin_demo_run(database, run_id)
         assert lease is not None
         await lifecycle.record(
             database, lease, [MESSAGE, NewEvent(EventType.TOOL_CALL, CALL | {"arguments": {}})], USED

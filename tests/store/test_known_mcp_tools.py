@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 from psycopg import AsyncConnection
 
-from quarterdeck.connections.credentials.oauth import OAuthTokens
+from quarterdeck.connections.credentials.authorizations import OAuthTokens
 from quarterdeck.connections.mcp.model import McpTool, definition_sha256
 from quarterdeck.connections.servers import service, store
 from quarterdeck.connections.servers.model import NewMcpServer

@@ -3,7 +3,7 @@
 import psycopg
 
 from quarterdeck.core.settings import DatabaseSettings
-from quarterdeck.worker.queue_connection import make_connector
+from quarterdeck.worker.queue_store import make_connector
 from tests.world import LOGIN, app_url
 
 # Only a failure takes this long.

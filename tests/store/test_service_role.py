@@ -17,7 +17,7 @@ from quarterdeck.db.database import connection_options
 from quarterdeck.db.migrate import MigrationError, is_current, migrate
 from quarterdeck.db.pool import as_options
 from quarterdeck.db.roles import AppRole, RoleError
-from quarterdeck.worker.queue_connection import queue_settings
+from quarterdeck.worker.queue_store import queue_settings
 from tests.pages import blocks_of
 from tests.store.service_role import OPTIONS, ROLE, OwnConnection, connected, owner
 from tests.world import app_url, drop_database

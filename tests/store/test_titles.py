@@ -6,10 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from quarterdeck.core.settings import DatabaseSettings, RunSettings
+from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import Database
-from quarterdeck.runs import lifecycle
-from tests.workers import resolve_setup
+from tests.workers import begin_demo_run
 from tests.world import Server, World, app_url
 
 
@@ -24,7 +23,7 @@ async def database(server: Server) -> AsyncIterator[Database]:
 async def begin(world: World, database: Database, session_id: str, text: str) -> str:
     """Begins a run with this input. Returns its id."""
     run_id: str = (await world.submit(session_id, text)).json()["run_id"]
-    assert await lifecycle.begin(database, UUID(run_id), RunSettings(), resolve_setup, again=False)
+    assert await begin_demo_run(database, UUID(run_id))
     return run_id
 
 

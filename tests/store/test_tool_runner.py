@@ -15,7 +15,7 @@ from msgspec import Struct
 from quarterdeck.blobs.blob_store import open_blob_store
 from quarterdeck.core import errors
 from quarterdeck.core.errors import ServiceError
-from quarterdeck.core.settings import ActionSettings, DatabaseSettings, RunSettings, WorkspaceSettings
+from quarterdeck.core.settings import ActionSettings, DatabaseSettings, WorkspaceSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.events.log import lock_session
 from quarterdeck.models.model import ToolCall, ToolResult
@@ -32,9 +32,9 @@ from quarterdeck.session_files import records
 from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.tool import CallContext, CarryOut, Effect, Output, Tool, Toolbox, client_tool
 from quarterdeck.worker import journal
-from quarterdeck.worker.session_files import SessionFiles
+from quarterdeck.worker.run_files import SessionFiles
 from quarterdeck.worker.tool_runner import CONFLICT, ToolRunner
-from tests.workers import eventually, log_of, resolve_setup
+from tests.workers import begin_demo_run, eventually, log_of
 from tests.world import START_SECONDS, Server, World, app_url
 
 
@@ -52,7 +52,7 @@ async def begun(world: World, server: Server) -> AsyncIterator[Begun]:
     run_id = (await world.submit(session_id)).json()["run_id"]
     database = Database(app_url(server.database_url), DatabaseSettings(pool_connections=2, lock_wait_seconds=60))
     await database.open()
-    lease = await lifecycle.begin(database, UUID(run_id), RunSettings(), resolve_setup, again=False)
+    lease = await begin_demo_run(database, UUID(run_id))
     assert lease is not None
     yield Begun(database, lease, session_id)
     await database.close()
@@ -82,7 +82,9 @@ async def test_a_tool_that_fails(world: World, begun: Begun) -> None:
         for n, (effect, honours, fault, _) in enumerate(RESULTS)
     ]
     made = [ToolCall(f"c{n}", f"t{n}", {}) for n in range(len(RESULTS))]
-    runner = ToolRunner(begun.database, begun.lease, Toolbox(tools), tell_unknown_outcome=False, result_bytes=1000)
+    runner = ToolRunner(
+        begun.database, begun.lease, Toolbox(tools), SchemaChecks(), tell_unknown_outcome=False, result_bytes=1000
+    )
     results, actions = await runner.run(made, 1)
     expected = [(f"c{n}", result) for n, (*_, result) in enumerate(RESULTS) if result is not None]
     assert [(result.call_id, result.content) for result in results] == expected
@@ -92,7 +94,9 @@ async def test_a_tool_that_fails(world: World, begun: Begun) -> None:
     assert [one["data"]["call_id"] for one in entries if one["type"] == "tool.started"] == ["c1", "c2", "c3"]
 
     unavailable = Tool(spec=ToolSpec("u", "", {}), effect=Effect.WRITES, carry_out=raising(errors.unavailable()))
-    runner = ToolRunner(begun.database, begun.lease, Toolbox([unavailable]), tell_unknown_outcome=False, result_bytes=9)
+    runner = ToolRunner(
+        begun.database, begun.lease, Toolbox([unavailable]), SchemaChecks(), tell_unknown_outcome=False, result_bytes=9
+    )
     with pytest.raises(ServiceError):
         await runner.run([ToolCall("u", "u", {})], 1)
     assert "u" not in [one["data"].get("call_id") for one in entries if one["type"] == "tool.result"]
@@ -110,11 +114,7 @@ async def test_arguments_of_client_tools_match_their_schema(world: World, begun:
         ({"type": "object", "minProperties": "many"}, {}, None),
         ({"type": "object", "$ref": "http://127.0.0.1:9/schema"}, {}, None),
     ]
-    checks = SchemaChecks()
-    tools = [
-        client_tool(ToolSpec(f"t{n}", "", schema), partial(checks.arguments_mismatch, "owner", schema))
-        for n, (schema, *_) in enumerate(schemas)
-    ]
+    tools = [client_tool(ToolSpec(f"t{n}", "", schema)) for n, (schema, *_) in enumerate(schemas)]
     made = [ToolCall(f"c{n}", f"t{n}", arguments) for n, (_, arguments, _) in enumerate(schemas)]
     for policy in ("allow", "ask"):
         await world.patch(f"/v1/sessions/{begun.session_id}", {"tool_policy": {"*": policy}})
@@ -136,7 +136,7 @@ def returning(content: str) -> Toolbox:
 
 
 def runner_of(begun: Begun, tools: Toolbox) -> ToolRunner:
-    return ToolRunner(begun.database, begun.lease, tools, tell_unknown_outcome=False, result_bytes=1000)
+    return ToolRunner(begun.database, begun.lease, tools, SchemaChecks(), tell_unknown_outcome=False, result_bytes=1000)
 
 
 async def test_results_that_are_too_long_or_cannot_be_stored(world: World, begun: Begun) -> None:
@@ -247,6 +247,7 @@ async def test_files_are_stored_with_the_result_or_not_at_all(world: World, begu
         begun.database,
         begun.lease,
         Toolbox([tool]),
+        SchemaChecks(),
         tell_unknown_outcome=False,
         result_bytes=1000,
         workspace=workspace,

@@ -9,11 +9,12 @@ from msgspec.structs import replace
 from psycopg import AsyncConnection
 
 from quarterdeck.core.ids import new_id
-from quarterdeck.core.settings import DatabaseSettings, RunSettings
+from quarterdeck.core.settings import DatabaseSettings, ModelSettings, RunSettings
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.runs import lifecycle
+from quarterdeck.models.catalog import ModelCatalog
 from quarterdeck.runs.model import RunSetup
-from tests.workers import SETUP, resolve_setup
+from quarterdeck.worker.run_driver import begin_attempt
+from tests.workers import SETUP, begin_demo_run
 from tests.world import AS_OWNER, World, app_url
 
 _ADD_JOB = """
@@ -72,21 +73,23 @@ async def test_jobs_are_fetched_together(connection: "AsyncConnection[Any]") -> 
     assert [workspace for _, _, workspace in await _fetch(connection, 2)] == [second, first]
 
 
-async def test_a_session_that_changes_before_its_run_begins(world: World) -> None:
+async def test_a_session_that_changes_before_its_run_begins(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the run uses was read before the session was locked: it is read again."""
     session_id = await world.new_session()
     run_id = (await world.submit(session_id, "hello")).json()["run_id"]
     models = ["before", "after"]
 
-    async def resolve(connection: Connection, of_session: UUID) -> RunSetup:
+    async def run_setup(connection: Connection, catalog: ModelCatalog, of_session: UUID) -> RunSetup:
         if models[0] == "before":
             await world.execute("UPDATE sessions SET revision = revision + 1 WHERE id = %s", of_session)
         return replace(SETUP, model=models.pop(0))
 
+    monkeypatch.setattr("quarterdeck.sessions.service.run_setup", run_setup)
+
     database = Database(app_url(world.database_url), DatabaseSettings())
     await database.open()
     try:
-        lease = await lifecycle.begin(database, UUID(run_id), RunSettings(), resolve, again=False)
+        lease = await begin_attempt(database, ModelCatalog(ModelSettings()), UUID(run_id), RunSettings(), again=False)
     finally:
         await database.close()
     assert lease is not None
@@ -102,7 +105,7 @@ async def test_inputs_of_a_run_that_is_overdue_start_the_next_run(world: World) 
     database = Database(app_url(world.database_url), DatabaseSettings())
     await database.open()
     try:
-        assert await lifecycle.begin(database, UUID(run_id), RunSettings(), resolve_setup, again=False) is None
+        assert await begin_demo_run(database, UUID(run_id)) is None
     finally:
         await database.close()
     runs = (await world.get(f"/v1/sessions/{session_id}/runs")).json()["items"]

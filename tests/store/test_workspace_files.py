@@ -10,18 +10,16 @@ from uuid import UUID
 import pytest
 
 from quarterdeck.blobs.service import sweep_blobs
-from quarterdeck.core.settings import RunSettings
 from quarterdeck.events.log import lock_session
 from quarterdeck.models.model import ToolResult
-from quarterdeck.runs import calls, lifecycle
+from quarterdeck.runs import calls
 from quarterdeck.runs.lifecycle import Lease, Superseded
-from quarterdeck.sandbox.manifest import FileChanges, FileKind
-from quarterdeck.sandbox.path_rules import InvalidPath, PathConflict
+from quarterdeck.sandbox.manifest import FileChanges, FileKind, InvalidPath, PathConflict
 from quarterdeck.session_files import records
 from quarterdeck.sessions.service import purge_deleted_sessions
 from quarterdeck.worker import journal
 from tests.session_files import NOW, SessionFiles, session_files, stored_file, stored_folder, stored_link
-from tests.workers import eventually, log_of, resolve_setup
+from tests.workers import begin_demo_run, eventually, log_of
 from tests.world import Server, World
 
 
@@ -34,7 +32,7 @@ async def files(world: World, server: Server, tmp_path: Path) -> AsyncIterator[S
 async def begin(world: World, files: SessionFiles, run_id: UUID | None = None) -> Lease:
     if run_id is None:
         run_id = UUID((await world.submit(str(files.session_id))).json()["run_id"])
-    lease = await lifecycle.begin(files.database, run_id, RunSettings(), resolve_setup, again=False)
+    lease = await begin_demo_run(files.database, run_id)
     assert lease is not None
     return lease
 

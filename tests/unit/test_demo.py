@@ -23,9 +23,9 @@ from quarterdeck.models.model import (
 )
 from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.tool import Toolbox
-from tests.unit.test_tools import SKILL, carry_out, nothing_to_read, toolbox
+from tests.unit.test_tools import SKILL, carry_out, toolbox
 
-TIME_ONLY = toolbox(nothing_to_read, ()).specs
+TIME_ONLY = toolbox(skills=()).specs
 
 
 async def step(turns: Sequence[Turn], tools: Sequence[ToolSpec] = TIME_ONLY) -> Step:
@@ -44,7 +44,7 @@ def outline(turn: AssistantTurn) -> tuple[str, list[tuple[str, object]]]:
 
 async def converse(turns: list[Turn], box: Toolbox | None = None) -> str:
     """Steps until the answer, carrying out the calls."""
-    box = box or toolbox(nothing_to_read, ())
+    box = box or toolbox(skills=())
     while True:
         turn = (await step(turns, box.specs)).turn
         turns.append(turn)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from quarterdeck.connections.mcp.cleaning import clean_start
+from quarterdeck.connections.mcp.answers import clean_start
 from quarterdeck.connections.mcp.guarded_streams import DecodingCost, decodes_quickly
 
 _MANY = b"[],"

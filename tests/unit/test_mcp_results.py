@@ -4,7 +4,7 @@ import base64
 
 import mcp_types as types
 
-from quarterdeck.connections.mcp.results import to_result
+from quarterdeck.connections.mcp.answers import to_result
 
 _STARTS = {
     "image/png": b"\x89PNG\r\n\x1a\n",

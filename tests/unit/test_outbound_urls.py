@@ -7,8 +7,7 @@ import pytest
 
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.setting_types import AddressExceptions
-from quarterdeck.outbound.rules import AddressPolicy, is_public
-from quarterdeck.outbound.urls import Target, read_url
+from quarterdeck.outbound.rules import AddressPolicy, Target, is_public, read_url
 
 STRICT = AddressPolicy()
 LAX = AddressPolicy(allow_private=True, allow_http=True)

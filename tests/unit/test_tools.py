@@ -1,27 +1,25 @@
 """The tools of a model: bounded texts, faults told to the model."""
 
 from datetime import UTC, datetime
+from typing import cast
 from uuid import uuid4
 
 import pytest
 
 from quarterdeck.blobs.model import Blob
 from quarterdeck.core import errors
+from quarterdeck.db.database import Database
+from quarterdeck.events.model import NewEvent
 from quarterdeck.models.model import ToolCall, ToolResult
+from quarterdeck.runs.lifecycle import Lease
 from quarterdeck.sandbox.model import Refusal
 from quarterdeck.skills.model import BundleError, ManifestFile
-from quarterdeck.tools.add_note import add_note
-from quarterdeck.tools.current_time import current_time
+from quarterdeck.skills.session_skills import SessionSkill, SkillReader
+from quarterdeck.tools.built_in_tools import current_time
 from quarterdeck.tools.model import ToolSpec
-from quarterdeck.tools.skill_files import (
-    ListFiles,
-    ReadFile,
-    SessionSkill,
-    skill_instructions,
-    skill_tools,
-    skills_offered,
-)
+from quarterdeck.tools.skill_files import skill_instructions, skill_tools, skills_offered
 from quarterdeck.tools.tool import CallContext, Effect, Toolbox, client_tool
+from quarterdeck.worker.agent import add_note
 from tests.unit.archives import SKILL_MD
 
 FILES = {
@@ -34,35 +32,37 @@ FILES = {
     "zeros.txt": b"a\0b",
     "forms/a.md": b"Form A",
 }
-SKILL = SessionSkill(
-    "pdf-tools",
-    "Fill in\n PDF forms.",
-    uuid4(),
-    3,
-    Blob("ab" * 32, uuid4()),
-)
+SKILL = SessionSkill("pdf-tools", uuid4(), 3, uuid4(), "Fill in\n PDF forms.", Blob("ab" * 32, uuid4()))
 Files = list[ManifestFile]
 
 
-async def list_from_memory(skill: SessionSkill) -> Files:
-    return [ManifestFile(name, len(data), "", False) for name, data in sorted(FILES.items())]
+class FilesInMemory(SkillReader):
+    def __init__(self) -> None:
+        pass
+
+    async def files(self, skill: SessionSkill) -> Files:
+        return [ManifestFile(name, len(data), "", False) for name, data in sorted(FILES.items())]
+
+    async def read(self, skill: SessionSkill, files: Files, file: ManifestFile, max_bytes: int) -> bytes:
+        return FILES[file.path][:max_bytes]
 
 
-async def nothing_to_read(skill: SessionSkill, files: Files, file: ManifestFile, most_bytes: int) -> bytes:
-    raise AssertionError("nothing is read")
+class ManyFiles(FilesInMemory):
+    async def files(self, skill: SessionSkill) -> Files:
+        return [ManifestFile(f"file-{number}", 1, "", False) for number in range(10_000)]
 
 
-async def read_from_memory(skill: SessionSkill, files: Files, file: ManifestFile, most_bytes: int) -> bytes:
-    return FILES[file.path][:most_bytes]
+class Unreadable(FilesInMemory):
+    def __init__(self, fault: Exception) -> None:
+        self._fault = fault
+
+    async def read(self, skill: SessionSkill, files: Files, file: ManifestFile, max_bytes: int) -> bytes:
+        raise self._fault
 
 
-def toolbox(
-    read: ReadFile = read_from_memory,
-    skills: tuple[SessionSkill, ...] = (SKILL,),
-    list_files: ListFiles = list_from_memory,
-) -> Toolbox:
+def toolbox(reader: SkillReader | None = None, skills: tuple[SessionSkill, ...] = (SKILL,)) -> Toolbox:
     time = current_time(lambda: datetime(2026, 11, 3, 12, 34, 56, tzinfo=UTC))
-    return Toolbox([time, *skill_tools(skills, list_files, read, 1000)])
+    return Toolbox([time, *skill_tools(skills, reader or FilesInMemory(), 1000)])
 
 
 async def carry_out(box: Toolbox, call: ToolCall) -> ToolResult:
@@ -75,8 +75,8 @@ async def carry_out(box: Toolbox, call: ToolCall) -> ToolResult:
         return ToolResult(call.id, call.name, f"Error: {refusal}")
 
 
-async def call(name: str, read: ReadFile = read_from_memory, /, **arguments: object) -> str:
-    return (await carry_out(toolbox(read), ToolCall("id", name, arguments))).content
+async def call(name: str, reader: SkillReader | None = None, /, **arguments: object) -> str:
+    return (await carry_out(toolbox(reader), ToolCall("id", name, arguments))).content
 
 
 async def test_the_time() -> None:
@@ -98,11 +98,7 @@ async def test_files_are_listed() -> None:
 
 
 async def test_a_long_list_is_cut() -> None:
-    async def list_many(skill: SessionSkill) -> Files:
-        return [ManifestFile(f"file-{number}", 1, "", False) for number in range(10_000)]
-
-    box = toolbox(nothing_to_read, (SessionSkill("many", "", uuid4(), 1, Blob("", uuid4())),), list_many)
-    listed = (await carry_out(box, ToolCall("id", "list_skill_files", {"skill": "many"}))).content
+    listed = await call("list_skill_files", ManyFiles(), skill="pdf-tools")
     assert len(listed.encode()) < 1100
     assert "[Cut here: these are the first 1000 of " in listed
 
@@ -145,16 +141,13 @@ async def test_errors_are_reported_to_the_model(name: str, arguments: dict[str, 
 
 @pytest.mark.parametrize("fault", [FileNotFoundError(), errors.unavailable(), BundleError("it is damaged")])
 async def test_unreadable_archive_is_reported_to_the_model(fault: Exception) -> None:
-    async def read(skill: SessionSkill, files: Files, file: ManifestFile, most_bytes: int) -> bytes:
-        raise fault
-
-    assert await call("read_skill_file", read, skill="pdf-tools") == (
+    assert await call("read_skill_file", Unreadable(fault), skill="pdf-tools") == (
         "Error: the skill's files cannot be read at the moment."
     )
 
 
 def test_without_skills_there_is_only_the_time() -> None:
-    assert [tool.name for tool in toolbox(nothing_to_read, ()).specs] == ["current_time"]
+    assert [tool.name for tool in toolbox(skills=()).specs] == ["current_time"]
     assert skill_instructions([]) == ""
 
 
@@ -164,7 +157,7 @@ def test_the_instructions_name_each_skill_on_a_line() -> None:
 
 
 async def test_skills_of_one_name_can_be_told_apart() -> None:
-    assert skills_offered(toolbox(nothing_to_read, (SKILL, SKILL, SKILL)).specs) == [
+    assert skills_offered(toolbox(skills=(SKILL, SKILL, SKILL)).specs) == [
         "pdf-tools",
         "pdf-tools (2)",
         "pdf-tools (3)",
@@ -172,13 +165,14 @@ async def test_skills_of_one_name_can_be_told_apart() -> None:
     assert "\n- pdf-tools (2): " in skill_instructions([SKILL, SKILL])
 
 
-async def test_a_note_is_stored_with_the_key() -> None:
+async def test_a_note_is_stored_with_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     stored: list[tuple[str, str]] = []
 
-    async def store(text: str, key: str) -> None:
-        stored.append((text, key))
+    async def append(database: Database, lease: Lease, entry: NewEvent) -> None:
+        stored.append((entry.data["text"], entry.data["key"]))
 
-    box = Toolbox([add_note(store)])
+    monkeypatch.setattr("quarterdeck.runs.calls.append", append)
+    box = Toolbox([add_note(cast(Database, None), cast(Lease, None))])
     results = [
         (await carry_out(box, ToolCall("id", "add_note", arguments))).content
         for arguments in ({"text": "x"}, {"text": 7})

@@ -16,7 +16,7 @@ from opentelemetry.trace import StatusCode
 from quarterdeck.core import trace_export, tracing
 from quarterdeck.core.logging import JsonLines
 from quarterdeck.core.settings import SettingsError
-from quarterdeck.core.trace_export import WithoutErrorTexts
+from quarterdeck.core.span_filter import WithoutErrorTexts
 
 ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
 

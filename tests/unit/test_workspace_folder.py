@@ -22,10 +22,9 @@ from quarterdeck.sandbox.checkout import read_contents
 from quarterdeck.sandbox.folders import Folder, Folders
 from quarterdeck.sandbox.manifest import FileChanges, FileKind, Manifest, ManifestFile, StoredFile
 from quarterdeck.sandbox.model import Refusal
-from quarterdeck.sandbox.run_folders import clean_path, writable_path
+from quarterdeck.sandbox.run_folders import clean_path, folder_names, writable_path
 from quarterdeck.sandbox.scan import Changed, Known, OutOfBounds, is_unchanged, modified_at, remove_tree, scan
 from quarterdeck.sandbox.session_folder import Workspace
-from quarterdeck.sandbox.skill_folders import folder_names
 from tests.fuzzing import cases
 
 SECRET = b"outside of the folder\n"

@@ -6,13 +6,9 @@ queue: if the collector does not answer, spans are lost and nothing waits.
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
-
-from opentelemetry.sdk.trace import Event, ReadableSpan
-from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
-from opentelemetry.trace import Status
 
 from quarterdeck import __version__
 from quarterdeck.core import tracing
@@ -21,49 +17,6 @@ from quarterdeck.core.settings import SettingsError
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import SpanLimits, TracerProvider
-
-# Removes the texts of errors from spans. Libraries record them, and they may quote a conversation or a secret.
-
-_EXCEPTION_TYPE = "exception.type"
-
-
-class WithoutErrorTexts(SpanExporter):
-    def __init__(self, exporter: SpanExporter) -> None:
-        self._exporter = exporter
-
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        return self._exporter.export([_filtered(span) for span in spans])
-
-    def shutdown(self) -> None:
-        self._exporter.shutdown()
-
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        return self._exporter.force_flush(timeout_millis)
-
-
-def _filtered(span: ReadableSpan) -> ReadableSpan:
-    if not span.events and span.status.description is None:
-        return span
-    return ReadableSpan(
-        name=span.name,
-        context=span.get_span_context(),
-        parent=span.parent,
-        resource=span.resource,
-        attributes=span.attributes,
-        events=[_without_text(event) for event in span.events],
-        links=span.links,
-        kind=span.kind,
-        status=Status(span.status.status_code),
-        start_time=span.start_time,
-        end_time=span.end_time,
-        instrumentation_scope=span.instrumentation_scope,
-    )
-
-
-def _without_text(event: Event) -> Event:
-    kept = {name: value for name, value in (event.attributes or {}).items() if name == _EXCEPTION_TYPE}
-    return Event(event.name, kept, event.timestamp)
-
 
 _EXPORTERS = "opentelemetry_traces_exporter"
 _EXPORTER = "OTEL_TRACES_EXPORTER"
@@ -97,6 +50,8 @@ def start_tracing(service: str, environ: Mapping[str, str]) -> None:
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    from quarterdeck.core.span_filter import WithoutErrorTexts
 
     # As the lines of our own log, and not as bare text.
     library_log = logging.getLogger("opentelemetry")

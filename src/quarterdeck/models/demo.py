@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from quarterdeck.models.attachments import text_of
-from quarterdeck.models.context import CUT, NOT_CARRIED_OUT, estimate_tokens, turn_tokens
+from quarterdeck.models.context import CUT, NOT_CARRIED_OUT, SUMMARY_INSTRUCTIONS, USER, estimate_tokens, turn_tokens
 from quarterdeck.models.model import (
     AssistantTurn,
     Attachment,
@@ -32,9 +32,7 @@ from quarterdeck.models.model import (
     UserTurn,
     read_arguments,
 )
-from quarterdeck.models.summary import SUMMARY_INSTRUCTIONS, USER
-from quarterdeck.tools.add_note import ADD_NOTE
-from quarterdeck.tools.current_time import CURRENT_TIME
+from quarterdeck.tools.built_in_tools import ADD_NOTE, CURRENT_TIME
 from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.skill_files import READ_SKILL_FILE, SKILL_MD, skills_offered
 

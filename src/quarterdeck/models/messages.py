@@ -4,7 +4,7 @@ Imported only when a provider's model is used: pydantic-ai takes a second and 50
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast
 
@@ -27,12 +27,11 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_core import PydanticSerializationError
 
 from quarterdeck.core.text_types import is_deeper, storable
-from quarterdeck.models.attachments import PDF, block, image_note, is_text
+from quarterdeck.models.attachments import block, image_note, is_text
 from quarterdeck.models.context import with_results
 from quarterdeck.models.model import (
     MAX_LEVELS,
     AssistantTurn,
-    Attachment,
     Content,
     CutOff,
     ToolCall,
@@ -135,26 +134,12 @@ def _prompt(inputs: Sequence[UserTurn]) -> str | list[UserContent]:
         for attachment, content in zip(turn.attachments, contents, strict=True):
             texts.append(block(attachment, content))
             if content.data is not None and not is_text(attachment.media_type):
-                file = BinaryContent(
-                    content.data, media_type=attachment.media_type, identifier=_with_ending(attachment)
-                )
-                parts += ["\n\n".join(texts), file]
+                # The text before it has the name: pydantic-ai sends none.
+                parts += ["\n\n".join(texts), BinaryContent(content.data, media_type=attachment.media_type)]
                 texts.clear()
     if not parts:
         return "\n\n".join(texts)
     return [*parts, "\n\n".join(texts)] if texts else parts
-
-
-def _with_ending(attachment: Attachment) -> str:
-    """OpenAI tells the type of a document by the end of its name."""
-    needs_ending = attachment.media_type == PDF and not attachment.name.lower().endswith(".pdf")
-    return f"{attachment.name}.pdf" if needs_ending else attachment.name
-
-
-def document_names(prompt: UserPromptPart) -> Iterator[str]:
-    """The names of the documents in a prompt, in their order. pydantic-ai does not send them."""
-    if not isinstance(prompt.content, str):
-        yield from (part.identifier for part in prompt.content if isinstance(part, BinaryContent) and part.is_document)
 
 
 def _result(turn: ToolResult) -> str | list[str | BinaryContent]:

@@ -4,7 +4,7 @@ Imported only when such a model is used.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from decimal import Decimal
@@ -12,7 +12,6 @@ from http import HTTPStatus
 from typing import Any, cast
 
 import httpx2
-from anthropic.types.beta import BetaContentBlockParam, BetaRequestDocumentBlockParam
 from genai_prices import calc_price
 from msgspec import Struct
 from msgspec.structs import replace as replace_fields
@@ -34,7 +33,6 @@ from pydantic_ai.exceptions import (
     UserError,
 )
 from pydantic_ai.messages import (
-    CachePoint,
     ModelMessage,
     ModelResponse,
     ModelResponseStreamEvent,
@@ -44,10 +42,8 @@ from pydantic_ai.messages import (
     TextPartDelta,
     ThinkingPartDelta,
     ToolCallPartDelta,
-    UserPromptPart,
 )
 from pydantic_ai.models import Model
-from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.providers import infer_provider
 from pydantic_ai.settings import ModelSettings
@@ -56,7 +52,7 @@ from quarterdeck.core.logging import fields, log
 from quarterdeck.core.secrets import redact
 from quarterdeck.core.text_types import storable
 from quarterdeck.models.catalog import ANTHROPIC, OPENAI, OPENAI_CHAT
-from quarterdeck.models.messages import document_names, to_definition, to_messages, to_turn
+from quarterdeck.models.messages import to_definition, to_messages, to_turn
 from quarterdeck.models.model import (
     NO_OPTIONS,
     ContextExceeded,
@@ -71,20 +67,6 @@ from quarterdeck.models.model import (
 from quarterdeck.models.output_schema import output_instructions
 from quarterdeck.models.retry import add_options, add_response
 from quarterdeck.tools.model import ToolSpec
-
-# pydantic-ai's model of Anthropic, with the names of documents, which it does not send.
-
-
-class NamingModel(AnthropicModel):
-    async def _map_user_prompt(
-        self, part: UserPromptPart, *, include_citations: bool = False
-    ) -> AsyncGenerator[BetaContentBlockParam | CachePoint]:
-        names = document_names(part)
-        async for block in super()._map_user_prompt(part, include_citations=include_citations):
-            if isinstance(block, dict) and block.get("type") == "document":
-                cast("BetaRequestDocumentBlockParam", block)["title"] = next(names)
-            yield block
-
 
 # Which settings pydantic-ai leaves out of requests, because the model does not take them. It only warns.
 #
@@ -210,15 +192,14 @@ class Connection(Struct, frozen=True):
 
 def connect_openai(api_key: str | None, base_url: str | None, *, chat: bool, store: bool) -> Connection:
     """OpenAI, or a server that does as OpenAI does."""
-    from pydantic_ai.models.openai import OpenAIResponsesModelSettings
+    from openai import AsyncOpenAI
+    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel, OpenAIResponsesModelSettings
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    from quarterdeck.models.openai_client import ChatModel, OpenAIClient, ResponsesModel
-
     # Both are always given: otherwise the library reads its own environment variables.
-    client = OpenAIClient(api_key=api_key or "no-key", base_url=base_url or OPENAI_URL, max_retries=0)
+    client = AsyncOpenAI(api_key=api_key or "no-key", base_url=base_url or OPENAI_URL, max_retries=0)
     provider = OpenAIProvider(openai_client=client)
-    kind = ChatModel if chat else ResponsesModel
+    kind = OpenAIChatModel if chat else OpenAIResponsesModel
     # OpenAI stores what it is not told about.
     always = OpenAIResponsesModelSettings(openai_store=store)
     secrets = (api_key,) if api_key else ()
@@ -229,23 +210,24 @@ def connect_openai(api_key: str | None, base_url: str | None, *, chat: bool, sto
 
 def connect_compatible(api_key: str | None, base_url: str) -> Connection:
     """A server that is compatible with OpenAI's chat completions."""
+    from openai import AsyncOpenAI
+    from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
-    from quarterdeck.models.openai_client import ChatModel, OpenAIClient
-
-    client = OpenAIClient(api_key=api_key or "no-key", base_url=base_url, max_retries=0)
+    client = AsyncOpenAI(api_key=api_key or "no-key", base_url=base_url, max_retries=0)
     provider = OpenAICompatibleProvider("openai-compatible", openai_client=client)
     secrets = (api_key,) if api_key else ()
-    return Connection(lambda name: ChatModel(name, provider=provider), client.close, secrets, _OPENAI_EFFORT)
+    return Connection(lambda name: OpenAIChatModel(name, provider=provider), client.close, secrets, _OPENAI_EFFORT)
 
 
 def connect_anthropic(api_key: str, base_url: str | None) -> Connection:
     from anthropic import AsyncAnthropic
+    from pydantic_ai.models.anthropic import AnthropicModel
     from pydantic_ai.providers.anthropic import AnthropicProvider
 
     client = AsyncAnthropic(api_key=api_key, base_url=base_url or ANTHROPIC_URL, max_retries=0)
     provider = AnthropicProvider(anthropic_client=client)
-    return Connection(lambda name: NamingModel(name, provider=provider), client.close, (api_key,), COMMON_EFFORT)
+    return Connection(lambda name: AnthropicModel(name, provider=provider), client.close, (api_key,), COMMON_EFFORT)
 
 
 def connect_by_name(provider_name: str, secrets: tuple[str, ...]) -> Connection:

@@ -4,7 +4,7 @@ Each function is one transaction: it locks the session, then reads, then writes.
 works. Every write carries the number of the attempt, so that a worker whose run was taken over can no longer write.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from quarterdeck.core import errors, metrics, tracing
+from quarterdeck.core import metrics, tracing
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import ActionSettings, RunSettings
 from quarterdeck.db.database import Connection, Database
@@ -24,7 +24,7 @@ from quarterdeck.runs import action_records as actions
 from quarterdeck.runs import lifecycle_store as store
 from quarterdeck.runs import store as run_store
 from quarterdeck.runs.action_model import ActionState, NewAction, ReachedLimit
-from quarterdeck.runs.lifecycle_store import BeginVerdict
+from quarterdeck.runs.lifecycle_store import BeginVerdict, FoundRun
 from quarterdeck.runs.model import ENTRY_BYTES, Entry, Input, RunEnded, RunSetup, RunState, StepUsage
 from quarterdeck.webhooks import outbox
 from quarterdeck.webhooks.model import WebhookEvent
@@ -75,57 +75,38 @@ def overdue(settings: RunSettings) -> str:
     return f"The run took longer than {settings.max_seconds:g} seconds."
 
 
-# Each time the session has been changed meanwhile, or another worker has begun the run.
-_BEGIN_TRIES = 10
+async def find(database: Database, run_id: UUID) -> FoundRun | None:
+    """What `begin` needs to know of a run. None: there is nothing to do."""
+    return await database.read(partial(store.find, run_id=run_id))
 
-# The setup of a run of this session that begins now.
-ResolveSetup = Callable[[Connection, UUID], Awaitable[RunSetup]]
+
+class SetupChanged(Exception):
+    """The session has changed since the run was found, so its setup has to be made again."""
 
 
 async def begin(
-    database: Database, run_id: UUID, settings: RunSettings, resolve_setup: ResolveSetup, *, again: bool
+    database: Database, run_id: UUID, found: FoundRun, setup: RunSetup, settings: RunSettings, *, again: bool
 ) -> Lease | None:
     """Starts an attempt and takes waiting inputs, so that a run that fails at once has consumed some of its inputs and
     does not pass them all on for ever. None: there is nothing to do, or the workspace has too many active runs.
+    `setup`: that of the run, or one made after it was found. Raises SetupChanged.
     `again`: the same worker ended the last attempt in good order, so it does not count as a crash."""
-    for _ in range(_BEGIN_TRIES):
-        found = await database.read(partial(store.find, run_id=run_id))
-        if found is None:
-            return None
-        new = await _new_setup(database, found, resolve_setup) if found.setup is None else None
-        setup = found.setup if new is None else new.setup
-        assert setup is not None
-        begin_attempt = partial(
-            store.begin, run_id=run_id, settings=settings, started=_started(setup), new=new, counted=not again
-        )
-        begun = await database.statement(announcing(begin_attempt, found.session_id), repeatable=True)
-        if begun is None:
-            return None
-        if begun.verdict is not BeginVerdict.CHANGED:
-            return await _begun(database, run_id, found, begun, setup, settings)
-    raise errors.locked()
-
-
-async def _new_setup(database: Database, found: store.FoundRun, resolve_setup: ResolveSetup) -> store.NewSetup:
-    async def read(connection: Connection) -> RunSetup:
-        return await resolve_setup(connection, found.session_id)
-
-    async def follow_agent(connection: Connection) -> RunSetup:
-        # The session stores what it has from its agent.
-        await events.lock_session(connection, found.session_id)
-        return await resolve_setup(connection, found.session_id)
-
-    if found.follows_agent:
-        setup = await database.transaction(follow_agent, repeatable=True)
-    else:
-        setup = await database.read(read)
-    return store.NewSetup(setup, found.revision)
+    new = store.NewSetup(setup, found.revision) if found.setup is None else None
+    begin_attempt = partial(
+        store.begin, run_id=run_id, settings=settings, started=_started(setup), new=new, counted=not again
+    )
+    begun = await database.statement(announcing(begin_attempt, found.session_id), repeatable=True)
+    if begun is None:
+        return None
+    if begun.verdict is BeginVerdict.CHANGED:
+        raise SetupChanged
+    return await _begun(database, run_id, found, begun, setup, settings)
 
 
 async def _begun(
     database: Database,
     run_id: UUID,
-    found: store.FoundRun,
+    found: FoundRun,
     begun: store.BegunRun,
     setup: RunSetup,
     settings: RunSettings,

@@ -12,8 +12,8 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
+from quarterdeck.sandbox.manifest import parents
 from quarterdeck.sandbox.model import Refusal
-from quarterdeck.sandbox.path_rules import parents
 
 # The same number on all architectures.
 _OPENAT2 = 437

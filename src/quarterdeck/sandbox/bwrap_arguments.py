@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from quarterdeck.core.settings import SandboxSettings
-from quarterdeck.sandbox.model import Command, Service
+from quarterdeck.sandbox.adapter import Command, Service
 
 # Inside. The user of the host is another one.
 _USER = "1000"

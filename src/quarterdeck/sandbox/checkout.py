@@ -16,8 +16,7 @@ from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.model import PIECE_BYTES
 from quarterdeck.blobs.service import open_spool
 from quarterdeck.sandbox.beneath import descriptor, make_folders, own
-from quarterdeck.sandbox.manifest import FileKind, ManifestFile, StoredFile
-from quarterdeck.sandbox.path_rules import parents_of_all
+from quarterdeck.sandbox.manifest import FileKind, ManifestFile, StoredFile, parents_of_all
 from quarterdeck.sandbox.scan import (
     EPOCH,
     Changed,

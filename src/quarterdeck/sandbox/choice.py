@@ -4,9 +4,10 @@ from pathlib import Path
 
 from quarterdeck.core.logging import log
 from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
+from quarterdeck.sandbox.adapter import Sandbox
 from quarterdeck.sandbox.bubblewrap import Bubblewrap
 from quarterdeck.sandbox.container import Container
-from quarterdeck.sandbox.model import Sandbox, SandboxUnavailable
+from quarterdeck.sandbox.model import SandboxUnavailable
 
 
 async def find_sandbox(settings: SandboxSettings, workspace: WorkspaceSettings, data_dir: Path) -> Sandbox | None:

@@ -10,14 +10,11 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings, variable
+from quarterdeck.sandbox.adapter import Command, Outcome, Pipes, Service, finish, last_line, open_pipes, try_sandbox
 from quarterdeck.sandbox.bwrap_arguments import ENVIRONMENT, RESERVED, hidden_folders, private_folders
 from quarterdeck.sandbox.cgroups import OPEN_FILES
-from quarterdeck.sandbox.descriptors import finish
 from quarterdeck.sandbox.host_users import host_users, user_of
-from quarterdeck.sandbox.model import Command, Outcome, Pipes, SandboxUnavailable, Service
-from quarterdeck.sandbox.output_tail import last_line
-from quarterdeck.sandbox.service_pipes import open_pipes
-from quarterdeck.sandbox.trial import try_sandbox
+from quarterdeck.sandbox.model import SandboxUnavailable
 from quarterdeck.sandbox.watcher import Watcher, in_units, outcome_of, stopped
 
 _KILLED = 137

@@ -20,7 +20,7 @@ from uuid import UUID
 from quarterdeck.core.logging import log
 from quarterdeck.core.settings import Settings, SettingsError
 from quarterdeck.sandbox.beneath import descriptor
-from quarterdeck.sandbox.model import Users
+from quarterdeck.sandbox.host_users import HostUsers
 from quarterdeck.sandbox.scan import Known, remove_tree
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class Folder:
 
 
 class Folders:
-    def __init__(self, base: Path, users: Users | None, kept: int) -> None:
+    def __init__(self, base: Path, users: HostUsers | None, kept: int) -> None:
         self._users = users
         self._kept = kept
         self._idle: OrderedDict[UUID, Folder] = OrderedDict()
@@ -181,7 +181,7 @@ class Folders:
         await asyncio.to_thread(_remove_root, self.root, self._lock)
 
 
-def open_folders(settings: Settings, users: Users | None) -> Folders:
+def open_folders(settings: Settings, users: HostUsers | None) -> Folders:
     """`users`: those of the sandbox, who must be able to enter the folders. None: the user of the worker."""
     return Folders(_base(settings, None if users is None else users.first), users, settings.workspace.kept_folders)
 

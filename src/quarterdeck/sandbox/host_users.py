@@ -16,7 +16,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from quarterdeck.core.settings import SandboxSettings, variable
-from quarterdeck.sandbox.model import SandboxUnavailable, Users
+from quarterdeck.sandbox.model import SandboxUnavailable
 
 _LOCK = "sandbox-users.lock"
 
@@ -83,7 +83,7 @@ def host_users(settings: SandboxSettings, data_dir: Path) -> HostUsers | None:
 
 
 @contextmanager
-def user_of(users: Users | None, workspace_id: UUID) -> Iterator[int | None]:
+def user_of(users: HostUsers | None, workspace_id: UUID) -> Iterator[int | None]:
     if users is None:
         yield None
         return

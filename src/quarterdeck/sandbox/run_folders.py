@@ -1,18 +1,170 @@
 """Where the tools of one run work: the workspace, the skills beside it, and the sandbox."""
 
+import asyncio
 import os
-from collections.abc import Callable
+import re
+import secrets
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TypeVar
 
 from msgspec import Struct
 
+from quarterdeck.blobs.model import Blob
+from quarterdeck.core.errors import Kind, ServiceError
+from quarterdeck.core.logging import log
 from quarterdeck.core.settings import SandboxSettings
+from quarterdeck.sandbox.adapter import Sandbox
 from quarterdeck.sandbox.beneath import descriptor, reported
-from quarterdeck.sandbox.model import Refusal, Sandbox
+from quarterdeck.sandbox.folders import Folders
+from quarterdeck.sandbox.manifest import parents_of_all
+from quarterdeck.sandbox.model import Refusal
 from quarterdeck.sandbox.scan import RESERVED
 from quarterdeck.sandbox.session_folder import Workspace
-from quarterdeck.sandbox.skill_folders import MountedSkills
-from quarterdeck.skills.model import shown
+from quarterdeck.skills.model import ManifestFile, shown
+from quarterdeck.skills.session_skills import SessionSkill, SkillReader
+
+# The skills of sessions as folders: unpacked once for each worker, read-only in the sandbox.
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
+_MAX_NAME = 64
+
+
+class SkillFolders:
+    """Cache of unpacked skills of one worker. Keeps at most `kept` that no run uses."""
+
+    def __init__(self, folders: Folders, reader: SkillReader, kept: int) -> None:
+        self._folders = folders
+        self._reader = reader
+        self._kept = kept
+        self._unpacked: OrderedDict[Blob, asyncio.Task[Path]] = OrderedDict()
+        self._holders: Counter[Blob] = Counter()
+
+    async def hold(self, skill: SessionSkill) -> Path:
+        """Until `release`."""
+        archive = skill.archive
+        assert archive is not None
+        task = self._unpacked.get(archive)
+        if task is None:
+            task = self._unpacked[archive] = asyncio.create_task(self._unpack(skill))
+        self._unpacked.move_to_end(archive)
+        self._holders[archive] += 1
+        try:
+            # A run that is cancelled does not end the work that others wait for.
+            return await asyncio.shield(task)
+        except BaseException:
+            self.release([archive])
+            if task.done():
+                self._unpacked.pop(archive, None)
+            raise
+
+    def release(self, archives: Iterable[Blob]) -> None:
+        self._holders.subtract(archives)
+        for archive in self.idle():
+            if len(self._unpacked) <= self._kept:
+                break
+            self.forget(archive)
+
+    def idle(self) -> list[Blob]:
+        """Those that no run uses."""
+        return [archive for archive in self._unpacked if self._holders[archive] <= 0]
+
+    def forget(self, archive: Blob) -> None:
+        """Removes an unpacked skill, unless a run uses it."""
+        task = self._unpacked.get(archive)
+        if task is not None and task.done() and self._holders[archive] <= 0:
+            del self._unpacked[archive], self._holders[archive]
+            if not task.cancelled() and task.exception() is None:
+                self._folders.remove_later(task.result())
+
+    async def _unpack(self, skill: SessionSkill) -> Path:
+        assert skill.archive is not None
+        files = await self._reader.files(skill)
+        target = self._folders.skills / f"{skill.archive.sha256}-{secrets.token_hex(4)}"
+        try:
+            await asyncio.to_thread(_make_files, target, files)
+            await self._reader.unpack(skill, files, {file.path: _Writer(target / file.path).write for file in files})
+        except BaseException:
+            self._folders.remove_later(target)
+            raise
+        return target
+
+
+class _Writer:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def write(self, piece: bytes) -> None:
+        # Opened each time: a bundle has up to ten thousand files.
+        with self._path.open("ab") as file:
+            file.write(piece)
+
+
+def _make_files(target: Path, files: list[ManifestFile]) -> None:
+    """The paths were checked when the bundle was pushed."""
+    target.mkdir()
+    for file in files:
+        path = target / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        path.chmod(0o755 if file.executable else 0o644)
+    for folder in ["", *parents_of_all(file.path for file in files)]:
+        (target / folder).chmod(0o755)
+
+
+class MountedSkills:
+    """The skills of one run, by the names of their folders."""
+
+    def __init__(self, folders: SkillFolders, skills: Mapping[str, SessionSkill]) -> None:
+        self._folders = folders
+        self._skills = skills
+        self._held: dict[str, Path] = {}
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._skills)
+
+    async def folder(self, name: str) -> Path:
+        skill = self._skills.get(name)
+        if skill is None:
+            raise Refusal(f'there is no folder "{RESERVED}/{name}".')
+        if name not in self._held:
+            try:
+                self._held[name] = await self._folders.hold(skill)
+            except ServiceError as fault:
+                if fault.kind is not Kind.INTERNAL:
+                    raise
+                log.warning("a skill could not be unpacked", exc_info=fault)
+                raise Refusal(f'the files of "{RESERVED}/{name}" cannot be read.') from fault
+        return self._held[name]
+
+    async def mounts(self) -> dict[str, Path]:
+        """What a sandbox mounts. Skills that cannot be read are left out."""
+        found: dict[str, Path] = {}
+        for name in self.names:
+            try:
+                found[f"{RESERVED}/{name}"] = await self.folder(name)
+            except Refusal:
+                continue
+        return found
+
+    def close(self) -> None:
+        self._folders.release(archive for name in self._held if (archive := self._skills[name].archive))
+        self._held = {}
+
+
+def folder_names(names: Iterable[str]) -> dict[str, str]:
+    """The names of skills → the names of their folders, which are unique and safe in a path and in a shell."""
+    found: dict[str, str] = {}
+    for name in names:
+        base = _UNSAFE.sub("-", name).strip("-")[:_MAX_NAME] or "skill"
+        folder, number = base, 2
+        while folder in found.values():
+            folder, number = f"{base}-{number}", number + 1
+        found[name] = folder
+    return found
+
 
 T = TypeVar("T")
 
@@ -41,7 +193,7 @@ class Place(Struct, frozen=True):
             with descriptor(os.open(unpacked, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as opened:
                 return _work(opened, below, path, work)
 
-        return await self.workspace.in_thread(read)
+        return await self.workspace.folders.in_thread(read)
 
     def close(self) -> None:
         self.workspace.close()

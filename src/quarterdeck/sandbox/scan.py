@@ -15,9 +15,8 @@ from msgspec import Struct
 
 from quarterdeck.core.settings import WorkspaceSettings
 from quarterdeck.sandbox.beneath import descriptor
-from quarterdeck.sandbox.manifest import FileKind, StoredFile
+from quarterdeck.sandbox.manifest import FileKind, InvalidPath, StoredFile, check_path, check_target
 from quarterdeck.sandbox.model import Refusal
-from quarterdeck.sandbox.path_rules import InvalidPath, check_path, check_target
 from quarterdeck.sandbox.watcher import MAX_DEPTH
 from quarterdeck.skills.model import shown
 

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import Protocol, TypeVar
 from uuid import UUID
 
@@ -41,7 +40,8 @@ class StoredFiles(Protocol):
 
 class Workspace:
     def __init__(self, folders: Folders, stored: StoredFiles, settings: WorkspaceSettings) -> None:
-        self._folders = folders
+        # Also for temporary files, and for work in their threads.
+        self.folders = folders
         self._stored = stored
         self._settings = settings
         # None: not taken yet, or discarded because it may differ from the stored files.
@@ -54,24 +54,11 @@ class Workspace:
         folder = await self._ready()
         return await self._run(folder, lambda: work(folder))
 
-    @property
-    def spools(self) -> Path:
-        """For temporary files beside the workspace."""
-        return self._folders.spools
-
-    async def in_folder(self, folder: Folder, work: Callable[[], T]) -> T:
-        """A part of a change that blocks, in a thread."""
-        return await self._folders.run(folder, work)
-
-    async def in_thread(self, work: Callable[[], T]) -> T:
-        """Work on other files, in the threads for workspaces."""
-        return await self._folders.in_thread(work)
-
     async def write(self, work: Callable[[Folder], T]) -> tuple[T, FileChanges | None, str]:
         """Work that changes files, in a thread. A Refusal of it means that it changed nothing."""
 
         async def run(folder: Folder) -> T:
-            return await self._folders.run(folder, lambda: work(folder))
+            return await self.folders.run(folder, lambda: work(folder))
 
         return await self.change(run)
 
@@ -110,20 +97,20 @@ class Workspace:
     def undo(self) -> None:
         """The last changes are not stored."""
         if self._folder is not None:
-            self._folders.discard(self._folder)
+            self.folders.discard(self._folder)
         self._folder = self._base = None
 
     def close(self) -> None:
         """The attempt is over. A folder with changes that may not be stored is compared with the manifest when it is
         used again."""
         if self._folder is not None:
-            self._folders.give_back(self._folder)
+            self.folders.give_back(self._folder)
         self._folder = None
 
     async def _ready(self) -> Folder:
         revision = await self._stored.revision()
         if self._folder is None:
-            self._folder = self._folders.take(self._stored.session_id, self._stored.workspace_id)
+            self._folder = self.folders.take(self._stored.session_id, self._stored.workspace_id)
         folder = self._folder
         if folder.revision == revision:
             return folder
@@ -135,7 +122,7 @@ class Workspace:
 
     async def _run(self, folder: Folder, work: Callable[[], T]) -> T:
         try:
-            return await self._folders.run(folder, work)
+            return await self.folders.run(folder, work)
         except Refusal:
             raise
         except BaseException:
@@ -144,7 +131,7 @@ class Workspace:
             raise
 
     async def _scan(self, folder: Folder) -> Scan:
-        return await self._folders.run(
+        return await self.folders.run(
             folder, lambda: scan(folder.descriptor, self._settings, folder.owner_id, folder.is_discarded)
         )
 
@@ -171,10 +158,10 @@ class Workspace:
 
     async def _store(self, folder: Folder, batch: list[Found], there: set[str | None]) -> list[Content]:
         """The contents, whose spools are closed. `there`: SHA-256 of contents that need not be stored."""
-        contents = await self._folders.run(
+        contents = await self.folders.run(
             folder,
             lambda: read_contents(
-                folder.descriptor, batch, self._settings.file_bytes, self._folders.spools, folder.is_discarded
+                folder.descriptor, batch, self._settings.file_bytes, self.folders.spools, folder.is_discarded
             ),
         )
         try:

@@ -19,8 +19,8 @@ from msgspec import Struct
 
 from quarterdeck.core.logging import log
 from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
+from quarterdeck.sandbox.adapter import Command, Outcome, Service
 from quarterdeck.sandbox.cgroups import OWN_PROCESSES, Cgroup
-from quarterdeck.sandbox.model import Command, Outcome, Service
 
 # What the processes of a sandbox use, read from the /proc that they see themselves: it lists no others.
 #

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from quarterdeck.db.database import Connection
-from quarterdeck.sandbox import path_rules
-from quarterdeck.sandbox.manifest import FileChanges, FileKind, Manifest, StoredFile
-from quarterdeck.sandbox.path_rules import PathConflict
+from quarterdeck.sandbox import manifest
+from quarterdeck.sandbox.manifest import FileChanges, FileKind, Manifest, PathConflict, StoredFile
 from quarterdeck.session_files import store
 
 
@@ -18,7 +17,7 @@ async def apply_changes(connection: Connection, session_id: UUID, changes: FileC
 
     A file that becomes a folder is deleted first. The row of an empty folder goes when a file is added to it, also if
     the changes do not say so."""
-    path_rules.check_changes(changes)
+    manifest.check_changes(changes)
     if not changes.written and not changes.deleted:
         found = await store.revision(connection, session_id)
     else:
@@ -36,7 +35,7 @@ async def _check_folders(connection: Connection, session_id: UUID, written: list
     """A folder has a row only while it is empty; nothing else is at the path of a folder."""
     kinds = {file.path: file.kind for file in written}
     filled = await store.folders(connection, session_id, list(kinds))
-    deleted = await store.delete(connection, session_id, [*filled, *path_rules.parents_of_all(kinds)])
+    deleted = await store.delete(connection, session_id, [*filled, *manifest.parents_of_all(kinds)])
     if deleted - {FileKind.FOLDER}:
         raise PathConflict("A file would have the path of a folder.")
 

@@ -11,13 +11,23 @@ from typing import IO, Any
 from quarterdeck.blobs.model import PIECE_BYTES
 from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.core.text_types import storable
+from quarterdeck.sandbox.adapter import Command, Outcome
 from quarterdeck.sandbox.beneath import descriptor, make_folders, replace_file
 from quarterdeck.sandbox.folders import Folder
-from quarterdeck.sandbox.model import Command, Outcome, Refusal
+from quarterdeck.sandbox.model import Refusal
 from quarterdeck.sandbox.run_folders import WORKSPACE, Place
+from quarterdeck.tools.files import encoded
 from quarterdeck.tools.model import ToolSpec
-from quarterdeck.tools.sandboxed_tool import number_argument, sandboxed_tool
-from quarterdeck.tools.tool import CallContext, Effect, Output, Tool, parameters, text_argument
+from quarterdeck.tools.tool import (
+    CallContext,
+    Effect,
+    Output,
+    Tool,
+    number_argument,
+    parameters,
+    sandboxed_tool,
+    text_argument,
+)
 
 BASH = "bash"
 # The whole output of a command, if it is longer than what the model is shown.
@@ -52,12 +62,13 @@ async def _bash(place: Place, arguments: dict[str, Any], context: CallContext) -
     seconds = number_argument(arguments, "timeout_seconds", longest) or longest
     if seconds > longest:
         raise Refusal(f"a command can run for {longest:g} s at most.")
-    if "\0" in command or not _is_utf8(command):
-        raise Refusal("the command has characters that a shell cannot take.")
+    if "\0" in command:
+        raise Refusal("the command has U+0000, which a shell cannot take.")
+    encoded(command)
     mounts = await place.skills.mounts()
 
     async def run(folder: Folder) -> tuple[Outcome, str]:
-        with tempfile.TemporaryFile(dir=place.workspace.spools) as output:
+        with tempfile.TemporaryFile(dir=place.workspace.folders.spools) as output:
             order = Command(
                 arguments=["bash", "-c", command],
                 folder=folder.path,
@@ -74,18 +85,10 @@ async def _bash(place: Place, arguments: dict[str, Any], context: CallContext) -
                 showing.cancel()
                 await asyncio.wait({showing})
             limit = max(_NOTICES_BYTES, min(place.settings.output_bytes, place.result_bytes - _NOTICES_BYTES))
-            return outcome, await place.workspace.in_folder(folder, lambda: _keep(folder, output, limit, context.key))
+            return outcome, await place.workspace.folders.run(folder, lambda: _keep(folder, output, limit, context.key))
 
     (outcome, text), changes, notice = await place.workspace.change(run)
     return Output(f"{_result(outcome, text)}{notice}", changes)
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _result(outcome: Outcome, text: str) -> str:

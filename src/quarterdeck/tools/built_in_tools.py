@@ -1,15 +1,72 @@
-"""Names that the tools of callers cannot have."""
+"""The built-in tools of a run, their names, and the instructions about the sandbox."""
 
-from quarterdeck.tools.add_note import ADD_NOTE
-from quarterdeck.tools.bash import BASH
-from quarterdeck.tools.current_time import CURRENT_TIME
-from quarterdeck.tools.edit_file import EDIT_FILE
-from quarterdeck.tools.list_files import LIST_FILES
-from quarterdeck.tools.read_file import READ_FILE
-from quarterdeck.tools.search_files import SEARCH_FILES
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from quarterdeck.core.settings import SandboxSettings
+from quarterdeck.sandbox.run_folders import WORKSPACE, Place
+from quarterdeck.sandbox.scan import RESERVED
+from quarterdeck.tools.bash import BASH, OUTPUT_FOLDER, bash
+from quarterdeck.tools.files import (
+    EDIT_FILE,
+    LIST_FILES,
+    READ_FILE,
+    SEARCH_FILES,
+    WRITE_FILE,
+    edit_file,
+    list_files,
+    read_file,
+    search_files,
+    write_file,
+)
+from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.skill_files import LIST_SKILL_FILES, READ_SKILL_FILE
-from quarterdeck.tools.write_file import WRITE_FILE
+from quarterdeck.tools.tool import CallContext, Effect, Tool, parameters
 
+# The tools of a session with a workspace, and the instructions about it.
+
+
+def workspace_tools(place: Place | None, settings: SandboxSettings) -> list[Tool]:
+    """`place` is None if the worker has no sandbox. Then every call is refused."""
+    return [
+        bash(place, settings),
+        read_file(place),
+        write_file(place),
+        edit_file(place),
+        list_files(place),
+        search_files(place),
+    ]
+
+
+def workspace_instructions(settings: SandboxSettings) -> str:
+    network = "It has access to the network." if settings.network else "It has no network."
+    return (
+        f"You have a workspace: a folder of this session, {WORKSPACE}, whose files stay from call to call and from run "
+        f"to run. {BASH} runs commands in it, in a sandbox. {network} Each command starts anew: only files in the "
+        "workspace are kept, and no process, variable or file elsewhere. Paths of the file tools are relative to the "
+        f"workspace; prefer {WRITE_FILE} and {EDIT_FILE} to commands that write files. Files that people attach are in "
+        f"attachments/, long outputs in {OUTPUT_FOLDER}/. {RESERVED}/ cannot be written."
+    )
+
+
+# The tool `current_time`.
+
+CURRENT_TIME = "current_time"
+
+
+def current_time(now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Tool:
+    async def tell(arguments: dict[str, Any], context: CallContext) -> str:
+        return now().astimezone(UTC).strftime("%A %Y-%m-%d %H:%M:%S UTC")
+
+    spec = ToolSpec(CURRENT_TIME, "The current date and time in UTC.", parameters({}))
+    return Tool(spec=spec, effect=Effect.READS, carry_out=tell)
+
+
+# Of the demo model.
+ADD_NOTE = "add_note"
+
+# The tools of callers cannot have these names.
 BUILT_IN_TOOLS = frozenset(
     {
         ADD_NOTE,

@@ -1,49 +1,25 @@
 """The tools that read the files of the session's skills, and the instructions about them."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
-from uuid import UUID
 
-from msgspec import Struct
-
-from quarterdeck.blobs.model import Blob
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.logging import log
 from quarterdeck.sandbox.model import Refusal
-from quarterdeck.skills.model import BundleError, ManifestFile, shown
+from quarterdeck.skills.model import BundleError, shown
+from quarterdeck.skills.session_skills import SessionSkill, SkillReader
 from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.tool import CallContext, CarryOut, Effect, Output, Tool, bounded_text, parameters, text_argument
 
 READ_SKILL_FILE, LIST_SKILL_FILES = "read_skill_file", "list_skill_files"
 SKILL_MD = "SKILL.md"
-DELETED = "This skill was deleted. Its files cannot be read."
 
 
-class SessionSkill(Struct, frozen=True):
-    """A skill in one run, at the version that the run has used since its first attempt."""
-
-    name: str
-    description: str
-    skill_id: UUID
-    version: int
-    # None: it was deleted since.
-    archive: Blob | None
-
-
-# The files of one skill, as in its manifest. Read for each call and not kept: a session may have a hundred skills with
-# ten thousand files each.
-ListFiles = Callable[[SessionSkill], Awaitable[list[ManifestFile]]]
-# (skill, its files, one of them, max_bytes) → the first bytes of the file.
-ReadFile = Callable[[SessionSkill, list[ManifestFile], ManifestFile, int], Awaitable[bytes]]
-
-
-def skill_tools(
-    skills: Sequence[SessionSkill], list_files: ListFiles, read_file: ReadFile, result_bytes: int
-) -> list[Tool]:
+def skill_tools(skills: Sequence[SessionSkill], reader: SkillReader, result_bytes: int) -> list[Tool]:
     """No tools without skills."""
     if not skills:
         return []
-    files = _SkillFiles(by_unique_name(skills), list_files, read_file, result_bytes)
+    files = _SkillFiles(by_unique_name(skills), reader, result_bytes)
     names = list(files.skills)
     skill = {"type": "string", "enum": names, "description": "The name of the skill."}
     path = {"type": "string", "description": f"Path of the file within the skill. By default {SKILL_MD}."}
@@ -69,27 +45,24 @@ def _with_reported_faults(carry_out: CarryOut) -> CarryOut:
 
 
 class _SkillFiles:
-    def __init__(
-        self, skills: dict[str, SessionSkill], list_files: ListFiles, read_file: ReadFile, result_bytes: int
-    ) -> None:
+    def __init__(self, skills: dict[str, SessionSkill], reader: SkillReader, result_bytes: int) -> None:
         self.skills = skills
-        self._list_files = list_files
-        self._read_file = read_file
+        self._reader = reader
         self._result_bytes = result_bytes
 
     async def list(self, arguments: dict[str, Any], context: CallContext) -> str:
-        files = await self._list_files(self._skill(arguments))
+        files = await self._reader.files(self._skill(arguments))
         lines = "".join(f"{file.path} ({file.bytes} bytes)\n" for file in files).encode()
         return bounded_text(lines, len(lines), self._result_bytes)
 
     async def read(self, arguments: dict[str, Any], context: CallContext) -> str:
         skill = self._skill(arguments)
         path = text_argument(arguments, "path", SKILL_MD).removeprefix("./") or SKILL_MD
-        files = await self._list_files(skill)
+        files = await self._reader.files(skill)
         file = next((file for file in files if file.path == path), None)
         if file is None:
             raise Refusal(f'this skill has no file "{shown(path)}". {LIST_SKILL_FILES} names those it has.')
-        data = await self._read_file(skill, files, file, self._result_bytes)
+        data = await self._reader.read(skill, files, file, self._result_bytes)
         try:
             text = bounded_text(data, file.bytes, self._result_bytes)
         except UnicodeDecodeError:

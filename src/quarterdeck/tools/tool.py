@@ -1,4 +1,4 @@
-"""Tools: what a model may call. A tool is one file that returns a `Tool`; worker/agent_loader.py lists them.
+"""Tools: what a model may call. A tool is one file that returns a `Tool`; worker/agent.py lists them.
 
 Every call gets a result of bounded size. Errors of the model become results, not exceptions.
 """
@@ -9,8 +9,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from quarterdeck.core.logging import log
 from quarterdeck.sandbox.manifest import FileChanges
-from quarterdeck.sandbox.model import Refusal
+from quarterdeck.sandbox.model import Refusal, SandboxUnavailable
+from quarterdeck.sandbox.run_folders import Place
 from quarterdeck.tools.model import ToolRule, ToolSpec
 
 
@@ -56,17 +58,11 @@ def failed_output(reason: object) -> Output:
 CarryOut = Callable[[dict[str, Any], CallContext], Awaitable[str | Output]]
 
 
-# In one sentence. None: the arguments match.
-Mismatch = Callable[[dict[str, Any]], Awaitable[str | None]]
-
-
 class Tool(Struct, frozen=True, kw_only=True):
     spec: ToolSpec
     effect: Effect
     # None: the caller of the API carries it out.
     carry_out: CarryOut | None
-    # Why the arguments of a call cannot be given to the caller. None: the tool checks its arguments itself.
-    mismatch: Mismatch | None = None
     # Whether two calls with the same key have one effect. True of tools whose only effects are changed files: those of
     # a call without a stored result are undone.
     honours_key: bool = False
@@ -88,8 +84,8 @@ class Tool(Struct, frozen=True, kw_only=True):
         return self.effect is Effect.READS or self.honours_key
 
 
-def client_tool(spec: ToolSpec, mismatch: Mismatch | None = None) -> Tool:
-    return Tool(spec=spec, effect=Effect.EXTERNAL, carry_out=None, mismatch=mismatch)
+def client_tool(spec: ToolSpec) -> Tool:
+    return Tool(spec=spec, effect=Effect.EXTERNAL, carry_out=None)
 
 
 class Toolbox:
@@ -171,3 +167,49 @@ def _stated_rule(tool: Tool, policy: Mapping[str, ToolRule], sandbox_rule: ToolR
     # A tool of the caller: the caller decides when it carries out the call.
     is_clients = tool.carry_out is None
     return ToolRule.ALLOW if is_clients or tool.effect is Effect.READS else ToolRule.ASK
+
+
+# What the tools of a workspace have in common.
+
+Work = Callable[[Place, dict[str, Any], CallContext], Awaitable[str | Output]]
+
+_NO_SANDBOX = "this worker has no sandbox, so the files of the session cannot be used at the moment."
+
+
+def sandboxed_tool(spec: ToolSpec, effect: Effect, place: Place | None, work: Work) -> Tool:
+    """A tool whose only effects are changed files. So it may be repeated: what is not stored is undone. `place` is None
+    if the worker has no sandbox."""
+
+    async def carry_out(arguments: dict[str, Any], context: CallContext) -> str | Output:
+        if place is None:
+            raise Refusal(_NO_SANDBOX)
+        try:
+            return await work(place, arguments, context)
+        except SandboxUnavailable as fault:
+            log.warning("the sandbox failed", exc_info=fault)
+            raise Refusal("the sandbox does not work at the moment.") from fault
+
+    return Tool(
+        spec=spec,
+        effect=effect,
+        carry_out=carry_out,
+        honours_key=effect is not Effect.EXTERNAL,
+        is_sandboxed=True,
+    )
+
+
+def number_argument(arguments: dict[str, Any], name: str, default: float | None = None) -> float | None:
+    """A positive number."""
+    value = arguments.get(name)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 2**53:
+        raise Refusal(f'the argument "{name}" must be a positive number.')
+    return value
+
+
+def count_argument(arguments: dict[str, Any], name: str) -> int | None:
+    value = number_argument(arguments, name)
+    if value is not None and value != int(value):
+        raise Refusal(f'the argument "{name}" must be a whole number.')
+    return None if value is None else int(value)

@@ -12,7 +12,7 @@ from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.outbound.network_backend import CheckedBackend, UnreachableError
 from quarterdeck.outbound.resolver import Resolve, ResolveFor, Resolver
-from quarterdeck.outbound.urls import Target, read_url
+from quarterdeck.outbound.rules import Target, read_url
 from quarterdeck.webhooks.rules import address_policy
 
 # How much of the response body is read before the connection is closed. Only the status matters.

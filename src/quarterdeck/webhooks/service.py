@@ -20,7 +20,7 @@ from quarterdeck.core.secret_encryption import SecretCipher, SecretKeyError
 from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.db.walks import Step, walk
-from quarterdeck.outbound.urls import read_url
+from quarterdeck.outbound.rules import read_url
 from quarterdeck.webhooks import outbox, rules, signatures, store
 from quarterdeck.webhooks.model import (
     ChangeWebhookBody,

@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 
 from quarterdeck.events.model import EventType, NewEvent
-from quarterdeck.models.context import NOT_CARRIED_OUT, cut_result, ends_exchange
+from quarterdeck.models.context import NOT_CARRIED_OUT, cut_result, ends_exchange, summary_turn
 from quarterdeck.models.model import (
     AssistantTurn,
     CutOff,
@@ -23,7 +23,6 @@ from quarterdeck.models.model import (
     TurnOrigin,
     UserTurn,
 )
-from quarterdeck.models.summary import summary_turn
 from quarterdeck.runs.model import RESULT_CUT, RESULT_LEFT_OUT, Entry, attachments_of
 
 MODEL, TOOLS, END = "model", "tools", "end"

@@ -1,16 +1,23 @@
 """The tools of MCP servers, for the runs of one worker process."""
 
 import asyncio
-from functools import partial
 from typing import Any
 from uuid import UUID
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from quarterdeck.connections.credentials.oauth import OAuthTokens
+from quarterdeck.connections.credentials.authorizations import OAuthTokens
 from quarterdeck.connections.mcp.connections import McpConnections
-from quarterdeck.connections.mcp.model import McpFailure, McpResult, McpTarget, PinnedTools, UnavailableServer
-from quarterdeck.connections.mcp.tools import mcp_tool, unavailable_instructions
+from quarterdeck.connections.mcp.model import (
+    McpFailure,
+    McpResult,
+    McpTarget,
+    PinnedTool,
+    PinnedTools,
+    UnavailableServer,
+    server_name,
+)
 from quarterdeck.connections.servers import service as mcp_servers
 from quarterdeck.connections.servers.model import FoundTargets
 from quarterdeck.core.errors import ServiceError
@@ -22,8 +29,29 @@ from quarterdeck.db.database import Connection, Database
 from quarterdeck.runs import calls
 from quarterdeck.runs.calls import ListedServer
 from quarterdeck.runs.lifecycle import Lease
-from quarterdeck.sandbox.model import Sandbox
-from quarterdeck.tools.tool import Tool
+from quarterdeck.sandbox.adapter import Sandbox
+from quarterdeck.tools.model import ToolSpec
+from quarterdeck.tools.tool import CallContext, Effect, NewImage, Output, Tool, failed_output
+
+
+def unavailable_instructions(servers: list[UnavailableServer]) -> str:
+    """Without the reasons: they may quote the server."""
+    return "\n".join(f"The tools of the MCP server {server.label} are not available." for server in servers)
+
+
+def _origin(pinned: PinnedTool) -> str:
+    claims = ["the server says that it only reads"] if pinned.tool.read_only else []
+    claims += ["its definition has changed since it was first seen or last checked"] if pinned.is_changed else []
+    note = f" ({'; '.join(claims)})" if claims else ""
+    return f"of the MCP server {server_name(pinned.full_name)}{note}"
+
+
+def _output(result: McpResult) -> Output:
+    count = len(result.images)
+    text = result.text or (f"{count} image{'s' * (count > 1)}." if count else "The tool returned nothing.")
+    output = failed_output(text) if result.is_error else Output(text)
+    return replace(output, images=tuple(NewImage(image.data, image.media_type) for image in result.images))
+
 
 _DELETED = "It was deleted."
 
@@ -47,9 +75,27 @@ class McpTools:
         if not lease.setup.mcp_servers:
             return RunTools([], "")
         pinned = await calls.stored_mcp_tools(self._database, lease) or await self._pin(lease)
-        call_server = partial(self._call, lease)
         return RunTools(
-            [mcp_tool(tool, call_server) for tool in pinned.tools], unavailable_instructions(pinned.unavailable)
+            [self._tool(lease, tool) for tool in pinned.tools], unavailable_instructions(pinned.unavailable)
+        )
+
+    def _tool(self, lease: Lease, pinned: PinnedTool) -> Tool:
+        """Always external: that a tool only reads is the server's claim."""
+
+        async def carry_out(arguments: dict[str, Any], context: CallContext) -> Output:
+            try:
+                return _output(await self._call(lease, pinned.server_id, pinned.tool.name, arguments, context.key))
+            except McpFailure as failure:
+                # Not an unknown outcome, about which a person would be asked: the model knows what was going on.
+                return failed_output(failure)
+
+        return Tool(
+            spec=ToolSpec(pinned.full_name, pinned.tool.description, pinned.tool.parameters),
+            effect=Effect.EXTERNAL,
+            carry_out=carry_out,
+            definition_sha256=pinned.definition_sha256,
+            is_changed=pinned.is_changed,
+            origin=_origin(pinned),
         )
 
     async def close(self) -> None:

@@ -24,19 +24,20 @@ from quarterdeck.events.notifications import Notifier
 from quarterdeck.models.registry import ModelRegistry
 from quarterdeck.runs.action_records import expire_actions, release_actions
 from quarterdeck.runs.recovery import recover, runs_to_leave
+from quarterdeck.sandbox.adapter import Sandbox
 from quarterdeck.sandbox.choice import find_sandbox
-from quarterdeck.sandbox.model import Sandbox, SandboxUnavailable
+from quarterdeck.sandbox.model import SandboxUnavailable
 from quarterdeck.sessions.service import purge_deleted_sessions
 from quarterdeck.skills.bundle_files import BundleFiles
+from quarterdeck.skills.session_skills import SkillReader
 from quarterdeck.tools.model import ToolRule
 from quarterdeck.webhooks.deliveries import DeliverySender
 from quarterdeck.webhooks.sender import Sender
-from quarterdeck.worker.agent_loader import AgentLoader
+from quarterdeck.worker.agent import AgentLoader
 from quarterdeck.worker.mcp_tools import McpTools
-from quarterdeck.worker.queue_connection import check_queue, make_connector
-from quarterdeck.worker.queue_store import TurnsJobManager
+from quarterdeck.worker.queue_store import TurnsJobManager, check_queue, make_connector
 from quarterdeck.worker.run_driver import RunDriver
-from quarterdeck.worker.session_files import Workspaces
+from quarterdeck.worker.run_files import Workspaces
 
 QUEUE = "runs"
 # Short: runs must resume within five seconds after the database is back.
@@ -71,9 +72,10 @@ async def _work(settings: Settings) -> None:
     models = ModelRegistry(settings.model)
     files = BundleFiles(database, bundles, settings.bundle, settings.data_dir, _READ_THREADS)
     sandbox = await _find_sandbox(settings)
-    workspaces = None if sandbox is None else Workspaces(database, bundles, sandbox, settings)
+    skills = SkillReader(database, files)
+    workspaces = None if sandbox is None else Workspaces(database, bundles, skills, sandbox, settings)
     mcp_tools = McpTools(database, settings, sandbox)
-    agents = AgentLoader(database, bundles, files, models, settings.model, settings.sandbox, workspaces, mcp_tools)
+    agents = AgentLoader(database, bundles, skills, models, settings.model, settings.sandbox, workspaces, mcp_tools)
     rule = ToolRule(settings.sandbox.rule)
     driver = RunDriver(database, agents, settings.run, settings.action, settings.worker, rule)
     await database.open()

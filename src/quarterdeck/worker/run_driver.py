@@ -6,26 +6,28 @@ The next step is derived from the conversation each time, so resuming after a cr
 import asyncio
 import time
 from collections.abc import Coroutine, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 from uuid import UUID
 
-from quarterdeck.core import metrics, tracing
+from quarterdeck.core import errors, metrics, tracing
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.logging import fields, log
 from quarterdeck.core.settings import ActionSettings, RunSettings, WorkerSettings
-from quarterdeck.db.database import Database
+from quarterdeck.db.database import Connection, Database
+from quarterdeck.events.log import lock_session
 from quarterdeck.events.model import NewEvent
-from quarterdeck.models.context import BYTES_PER_TOKEN, is_summary, newest_turns
+from quarterdeck.models.catalog import ModelCatalog
+from quarterdeck.models.context import BYTES_PER_TOKEN, is_summary, newest_turns, summary_turn
 from quarterdeck.models.model import ContextExceeded, CutOff, ModelFailure, RequestRefused, Step, Turn, UserTurn
-from quarterdeck.models.summary import summary_turn
 from quarterdeck.runs import lifecycle
 from quarterdeck.runs.action_model import ActionKind, ActionState, LimitScope, NewAction, ReachedLimit
-from quarterdeck.runs.lifecycle import Lease, LimitReached, Superseded
-from quarterdeck.runs.model import StepUsage
+from quarterdeck.runs.lifecycle import Lease, LimitReached, SetupChanged, Superseded
+from quarterdeck.runs.model import RunSetup, StepUsage
+from quarterdeck.sessions import service as sessions
 from quarterdeck.tools.model import ToolRule
 from quarterdeck.worker import journal
-from quarterdeck.worker.agent import Agent, Compaction
-from quarterdeck.worker.agent_loader import AgentLoader
+from quarterdeck.worker.agent import Agent, AgentLoader, Compaction
 from quarterdeck.worker.deltas import DeltaSender
 from quarterdeck.worker.run_spans import attempt_span, job_span
 from quarterdeck.worker.tool_runner import ToolRunner
@@ -57,6 +59,36 @@ Result = TypeVar("Result")
 
 _MIN_PAUSE_SECONDS = 0.2
 _MAX_PAUSE_SECONDS = 5.0
+
+
+# Each time the session has been changed meanwhile, or another worker has begun the run.
+_BEGIN_TRIES = 10
+
+
+async def begin_attempt(
+    database: Database, models: ModelCatalog, run_id: UUID, settings: RunSettings, *, again: bool
+) -> Lease | None:
+    """As `lifecycle.begin`. The first attempt makes the setup of the run, which all its attempts keep."""
+    for _ in range(_BEGIN_TRIES):
+        found = await lifecycle.find(database, run_id)
+        if found is None:
+            return None
+        setup = found.setup or await _new_setup(database, models, found.session_id, follows_agent=found.follows_agent)
+        with suppress(SetupChanged):
+            return await lifecycle.begin(database, run_id, found, setup, settings, again=again)
+    raise errors.locked()
+
+
+async def _new_setup(database: Database, models: ModelCatalog, session_id: UUID, *, follows_agent: bool) -> RunSetup:
+    async def read(connection: Connection) -> RunSetup:
+        return await sessions.run_setup(connection, models, session_id)
+
+    async def follow_agent(connection: Connection) -> RunSetup:
+        # The session stores what it has from its agent.
+        await lock_session(connection, session_id)
+        return await read(connection)
+
+    return await (database.transaction(follow_agent, repeatable=True) if follows_agent else database.read(read))
 
 
 class Leaving(Exception):
@@ -129,7 +161,7 @@ class RunDriver:
             pause_seconds, again = min(2 * pause_seconds, _MAX_PAUSE_SECONDS), True
 
     async def _attempt(self, run_id: UUID, *, again: bool) -> bool:
-        lease = await lifecycle.begin(self._database, run_id, self._settings, self._agents.setup_of, again=again)
+        lease = await begin_attempt(self._database, self._agents.catalog, run_id, self._settings, again=again)
         if lease is None:
             return False
         try:
@@ -363,6 +395,7 @@ class _Attempt:
             self._database,
             self._lease,
             agent.tools,
+            self._agents.schemas,
             tell_unknown_outcome=self._settings.unknown_outcome == "tell_model",
             result_bytes=agent.result_bytes,
             workspace=agent.workspace,

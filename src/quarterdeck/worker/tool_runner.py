@@ -14,20 +14,20 @@ from quarterdeck.core.logging import fields, log
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.models.model import ResultImage, ToolCall, ToolResult
+from quarterdeck.models.output_schema import SchemaChecks
 from quarterdeck.runs import calls as call_log
 from quarterdeck.runs.action_model import NewAction, RememberedTool
 from quarterdeck.runs.calls import CallStates
 from quarterdeck.runs.lifecycle import Lease, Superseded
-from quarterdeck.sandbox.manifest import FileChanges
+from quarterdeck.sandbox.manifest import FileChanges, PathConflict
 from quarterdeck.sandbox.model import Refusal
-from quarterdeck.sandbox.path_rules import PathConflict
 from quarterdeck.sandbox.session_folder import Workspace
 from quarterdeck.sessions import service as sessions
 from quarterdeck.tools.model import ToolRule
 from quarterdeck.tools.tool import CallContext, Effect, Output, Tool, Toolbox, bounded_result, failed_output, rule_of
 from quarterdeck.worker import journal
-from quarterdeck.worker.attachment_loader import ResultImages
 from quarterdeck.worker.deltas import DeltaSender
+from quarterdeck.worker.run_files import ResultImages
 from quarterdeck.worker.run_spans import add_result, tool_span
 from quarterdeck.worker.tool_calls import Answer, CarryOut, NextStep, Rules, Wait, decide, failure, key_of, state_of
 
@@ -61,6 +61,7 @@ class ToolRunner:
         database: Database,
         lease: Lease,
         tools: Toolbox,
+        schemas: SchemaChecks,
         *,
         tell_unknown_outcome: bool,
         result_bytes: int,
@@ -73,6 +74,7 @@ class ToolRunner:
         self._database = database
         self._lease = lease
         self._tools = tools
+        self._schemas = schemas
         self._tell_unknown_outcome = tell_unknown_outcome
         self._result_bytes = result_bytes
         self._workspace = workspace
@@ -128,9 +130,10 @@ class ToolRunner:
     async def _mismatch(self, call: ToolCall, action: NewAction) -> Answer | None:
         """Of a tool of the caller: a call that does not match its schema reaches nobody."""
         tool = self._tools.find(call.name)
-        if tool is None or tool.mismatch is None or action.arguments is None:
+        if tool is None or tool.carry_out is not None or action.arguments is None:
             return None
-        reason = await tool.mismatch(action.arguments)
+        parameters = tool.spec.parameters
+        reason = await self._schemas.arguments_mismatch(self._lease.workspace_id, parameters, action.arguments)
         if reason is None:
             return None
         whose = "arguments" if action.arguments == call.arguments else "arguments that a person set"

@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 from msgspec import Struct
 
-from quarterdeck.models.summary import SUMMARY_INSTRUCTIONS
+from quarterdeck.models.context import SUMMARY_INSTRUCTIONS
 from tests.contract.provider_server import OPENAI, Event
 
 # The run that a worker's task drives.

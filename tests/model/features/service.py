@@ -35,12 +35,12 @@ from quarterdeck.runs.action_records import release_actions
 from quarterdeck.runs.lifecycle import Lease
 from quarterdeck.sandbox.choice import find_sandbox
 from quarterdeck.skills.bundle_files import BundleFiles
-from quarterdeck.tools.add_note import add_note
+from quarterdeck.skills.session_skills import SkillReader
 from quarterdeck.tools.tool import Tool
-from quarterdeck.worker.agent_loader import AgentLoader
+from quarterdeck.worker.agent import AgentLoader, add_note
 from quarterdeck.worker.mcp_tools import McpTools
 from quarterdeck.worker.run_driver import RunDriver
-from quarterdeck.worker.session_files import Workspaces
+from quarterdeck.worker.run_files import Workspaces
 from quarterdeck.workspaces import service as workspaces
 from tests.model.features.provider import HeldProvider, driven_run
 from tests.world import app_url
@@ -107,15 +107,18 @@ class _Registry(ModelRegistry):
         self._provider = provider
 
     def _connect(self, provider: str) -> ProviderConnection:
+        from openai import AsyncOpenAI
+        from pydantic_ai.models.openai import OpenAIChatModel
         from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
-        from quarterdeck.models.openai_client import ChatModel, OpenAIClient
-
         http = httpx2.AsyncClient(transport=self._provider)
-        client = OpenAIClient(api_key="no-key", base_url="http://stand-in/v1", max_retries=0, http_client=http)
+        client = AsyncOpenAI(api_key="no-key", base_url="http://stand-in/v1", max_retries=0, http_client=http)
         provider_of_library = OpenAICompatibleProvider("openai-compatible", openai_client=client)
         return ProviderConnection(
-            lambda name: ChatModel(name, provider=provider_of_library), client.close, (), "openai_reasoning_effort"
+            lambda name: OpenAIChatModel(name, provider=provider_of_library),
+            client.close,
+            (),
+            "openai_reasoning_effort",
         )
 
 
@@ -123,10 +126,7 @@ class _Agents(AgentLoader):
     """Every model has `add_note`, the tool with effects."""
 
     def _demo_tools(self, lease: Lease, model: Model) -> list[Tool]:
-        async def store(text: str, key: str) -> None:
-            await self._store_note(lease, text, key)
-
-        return [add_note(store)]
+        return [add_note(self._database, lease)]
 
 
 class Service:
@@ -267,14 +267,15 @@ async def running_service(owner_url: str, data_dir: Path) -> AsyncIterator[Servi
         blobs = open_blob_store(None, data_dir)
         files = BundleFiles(database, blobs, settings.bundle, data_dir, 1)
         stack.callback(files.close)
-        folders = None if sandbox is None else Workspaces(database, blobs, sandbox, settings)
+        skills = SkillReader(database, files)
+        folders = None if sandbox is None else Workspaces(database, blobs, skills, sandbox, settings)
         if folders is not None:
             stack.push_async_callback(folders.close)
         for context, compaction in product(CONTEXTS, COMPACTIONS):
             model = replace(settings.model, context_tokens=context, compaction=compaction)
             registry = _Registry(model, service.provider)
             mcp = McpTools(database, settings, sandbox)
-            agents = _Agents(database, blobs, files, registry, model, settings.sandbox, folders, mcp)
+            agents = _Agents(database, blobs, skills, registry, model, settings.sandbox, folders, mcp)
             service.drivers[context, compaction] = RunDriver(
                 database, agents, settings.run, settings.action, settings.worker
             )

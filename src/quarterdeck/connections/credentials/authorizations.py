@@ -1,5 +1,10 @@
-"""The authorizations that credentials give. See the protocol in authorization.py."""
+"""The authorizations that credentials give. Access tokens of OAuth client credentials are kept in memory until shortly
+before they expire."""
 
+import asyncio
+import time
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from quarterdeck.connections.credentials import redaction
@@ -9,8 +14,119 @@ from quarterdeck.connections.credentials.model import (
     CredentialType,
     StoredCredential,
 )
-from quarterdeck.connections.credentials.oauth import OAuthAuthorization, OAuthTokens
 from quarterdeck.core.logging import fields, log
+from quarterdeck.core.setting_types import AddressExceptions
+from quarterdeck.core.settings import CredentialSettings
+from quarterdeck.outbound.rules import AddressPolicy, read_url
+
+if TYPE_CHECKING:
+    from quarterdeck.connections.credentials.token_endpoint import IssuedToken, TokenEndpoint
+
+# A token is not used in the last part of its life: the request must still arrive in time.
+_MARGIN_SECONDS = 30.0
+_MARGIN_SHARE = 0.25
+_KEPT_CREDENTIALS = 1000
+# Earlier tokens that are still redacted.
+_REMEMBERED_TOKENS = 8
+
+
+class OAuthTokens:
+    """One for a process, so that all connections with one credential share its token."""
+
+    def __init__(self, settings: CredentialSettings, exceptions: AddressExceptions | None) -> None:
+        self._settings = settings
+        self._policy = AddressPolicy(exceptions=exceptions)
+        # Created on first use: the HTTP library takes a tenth of a process's start, and most processes never need it.
+        self._endpoint: TokenEndpoint | None = None
+        # By credential and revision: a rotated secret gets a token of its own.
+        self._held: OrderedDict[tuple[UUID, int], HeldToken] = OrderedDict()
+
+    def check_url(self, url: str) -> None:
+        """Raises ServiceError."""
+        read_url(url, self._policy, field="token_url")
+
+    def of(self, credential: StoredCredential, secret: str) -> "HeldToken":
+        key = (credential.id, credential.revision)
+        if self._endpoint is None:
+            from quarterdeck.connections.credentials.token_endpoint import TokenEndpoint
+
+            self._endpoint = TokenEndpoint(self._settings.token_seconds, self._policy)
+        if key not in self._held:
+            self._held[key] = HeldToken(self._endpoint, credential, secret)
+        self._held.move_to_end(key)
+        if len(self._held) > _KEPT_CREDENTIALS:
+            self._held.popitem(last=False)
+        return self._held[key]
+
+    def close(self) -> None:
+        if self._endpoint is not None:
+            self._endpoint.close()
+
+
+class HeldToken:
+    """The token of one credential."""
+
+    def __init__(self, endpoint: "TokenEndpoint", credential: StoredCredential, secret: str) -> None:
+        self._endpoint = endpoint
+        self._credential = credential
+        self._secret = secret
+        self._token: IssuedToken | None = None
+        # A time of time.monotonic().
+        self._use_until = 0.0
+        self._fetching: asyncio.Task[IssuedToken] | None = None
+        self._forms = redaction.forms(secret)
+        self._token_forms: deque[set[str]] = deque(maxlen=_REMEMBERED_TOKENS)
+
+    async def text(self) -> str:
+        """Raises AuthorizationError."""
+        if self._token is not None and time.monotonic() < self._use_until:
+            return self._token.text
+        if self._fetching is None:
+            self._fetching = asyncio.create_task(self._fetch())
+            self._fetching.add_done_callback(self._fetched)
+        # A caller that is cancelled leaves the others their token.
+        return (await asyncio.shield(self._fetching)).text
+
+    def discard(self, text: str) -> None:
+        """Another one has replaced it already, or the next caller fetches one."""
+        if self._token is not None and self._token.text == text:
+            self._token = None
+
+    def redact(self, text: str) -> str:
+        return redaction.redact(text, self._forms.union(*self._token_forms))
+
+    async def _fetch(self) -> "IssuedToken":
+        try:
+            token = await self._endpoint.fetch(self._credential.workspace_id, self._credential.parameters, self._secret)
+        except AuthorizationError as fault:
+            detail = redaction.redact(fault.detail, self._forms)
+            log.warning("no access token", extra=fields(credential_id=self._credential.id, reason=detail))
+            raise
+        margin = min(_MARGIN_SECONDS, token.valid_seconds * _MARGIN_SHARE)
+        self._token, self._use_until = token, time.monotonic() + token.valid_seconds - margin
+        self._token_forms.append(redaction.forms(token.text))
+        return token
+
+    def _fetched(self, task: "asyncio.Task[IssuedToken]") -> None:
+        self._fetching = None
+        if not task.cancelled():
+            # Read here, in case every caller was cancelled.
+            task.exception()
+
+
+class OAuthAuthorization:
+    def __init__(self, held: HeldToken) -> None:
+        self._held = held
+
+    async def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {await self._held.text()}"}
+
+    async def renew(self, refused: dict[str, str]) -> bool:
+        self._held.discard(refused.get("Authorization", "").removeprefix("Bearer "))
+        return True
+
+    def redact(self, text: str) -> str:
+        return self._held.redact(text)
 
 
 class StaticAuthorization:

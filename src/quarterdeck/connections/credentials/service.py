@@ -8,7 +8,7 @@ from quarterdeck.auth.access import Access, visible_record, visible_workspace
 from quarterdeck.changes.audit.model import ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.connections.credentials import store
-from quarterdeck.connections.credentials.authorizations import UnusableAuthorization, authorization_of
+from quarterdeck.connections.credentials.authorizations import OAuthTokens, UnusableAuthorization, authorization_of
 from quarterdeck.connections.credentials.model import (
     CreateCredentialBody,
     CredentialBody,
@@ -19,7 +19,6 @@ from quarterdeck.connections.credentials.model import (
     StoredCredential,
     UsableCredential,
 )
-from quarterdeck.connections.credentials.oauth import OAuthTokens
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call

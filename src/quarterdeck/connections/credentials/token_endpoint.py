@@ -24,8 +24,7 @@ from quarterdeck.connections.credentials.model import (
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.outbound.network_backend import CheckedBackend, UnreachableError
 from quarterdeck.outbound.resolver import Resolve, ResolveFor, Resolver
-from quarterdeck.outbound.rules import AddressPolicy
-from quarterdeck.outbound.urls import Target, read_url
+from quarterdeck.outbound.rules import AddressPolicy, Target, read_url
 
 _ANSWER_BYTES = 64 * 1024
 # Shorter ones could not be redacted: they occur in ordinary text.

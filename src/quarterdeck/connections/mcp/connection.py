@@ -3,21 +3,18 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 import mcp_types as types
-from mcp.client._transport import TransportStreams
-from mcp.client.client import Client
+from mcp.client import Client, Transport
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from quarterdeck import __version__
-from quarterdeck.connections.mcp.cleaning import clean_line, clean_start
-from quarterdeck.connections.mcp.guarded_streams import Problem, guarded
+from quarterdeck.connections.mcp.answers import clean_line, clean_start, read_tools, to_result
+from quarterdeck.connections.mcp.guarded_streams import Problem
 from quarterdeck.connections.mcp.model import KEY_META, McpFailure, McpResult, McpTarget, McpTool
-from quarterdeck.connections.mcp.results import to_result
-from quarterdeck.connections.mcp.tool_list import read_tools
 from quarterdeck.core.logging import log
 from quarterdeck.core.settings import McpSettings
 
@@ -41,7 +38,7 @@ for _name in ("mcp.client", "mcp.shared", "client"):
 # The SDK formats every message of an event stream for its debug log, also if nobody reads it: 50 ms for an image.
 types.JSONRPCResponse.__str__ = object.__repr__  # type: ignore[method-assign]
 
-OpenTransport = Callable[[Problem], AbstractAsyncContextManager[TransportStreams]]
+OpenTransport = Callable[[Problem], Transport]
 
 
 class LostSession(McpFailure):
@@ -72,7 +69,7 @@ class Connection:
         """The scopes of the SDK must be entered and left in one task."""
         try:
             info = types.Implementation(name="quarterdeck", version=__version__)
-            client = Client(self._guarded(transport), mode=mode, client_info=info, cache=None)
+            client = Client(transport(self._problem), mode=mode, client_info=info, cache=None)
             async with client:
                 # A server that does not know the newest protocol answers with an error status first.
                 self._problem.text = None
@@ -85,11 +82,6 @@ class Connection:
                 self._ready.set_exception(
                     McpFailure(self._redacted(self._problem.text or "The connection was closed."))
                 )
-
-    @asynccontextmanager
-    async def _guarded(self, transport: OpenTransport) -> AsyncIterator[TransportStreams]:
-        async with transport(self._problem) as streams:
-            yield guarded(streams, self._problem)
 
     async def connected(self) -> None:
         """Raises McpFailure."""

@@ -13,11 +13,11 @@ from quarterdeck.connections.mcp.model import CommandsError, McpFailure, McpResu
 from quarterdeck.core.logging import log
 from quarterdeck.core.settings import McpSettings
 from quarterdeck.outbound.resolver import Resolve, ResolveFor, Resolver
-from quarterdeck.sandbox.model import Sandbox
+from quarterdeck.sandbox.adapter import Sandbox
 
 if TYPE_CHECKING:
     from quarterdeck.connections.mcp.connection import Connection, OpenTransport
-    from quarterdeck.connections.mcp.http_transport import HttpConnector
+    from quarterdeck.connections.mcp.transports import HttpConnector
 
 _RESOLVERS = 4
 _Key = tuple[UUID, UUID]
@@ -123,14 +123,14 @@ class McpConnections:
         return Connection(target, self._settings, self._result_characters, self._stdio(target), "legacy")
 
     def _http(self) -> "HttpConnector":
-        from quarterdeck.connections.mcp.http_transport import HttpConnector
+        from quarterdeck.connections.mcp.transports import HttpConnector
 
         if self._connector is None:
             self._connector = HttpConnector(self._settings, self._resolve_for, self._tls)
         return self._connector
 
     def _stdio(self, target: McpTarget) -> "OpenTransport":
-        from quarterdeck.connections.mcp.stdio_transport import connect_stdio
+        from quarterdeck.connections.mcp.transports import connect_stdio
 
         if self._sandbox is None:
             raise McpFailure("The server cannot be started: it needs a sandbox, and this process has none.")
@@ -172,7 +172,7 @@ class McpConnections:
 
 
 def _load() -> None:
-    for name in ("connection", "http_transport", "stdio_transport"):
+    for name in ("connection", "transports"):
         import_module(f"quarterdeck.connections.mcp.{name}")
 
 

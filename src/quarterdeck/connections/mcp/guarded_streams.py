@@ -1,12 +1,10 @@
 """Between a transport of the SDK and its client: keeps from the client what a server may not flood it with."""
 
 import re
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple
 
-import anyio
 import mcp_types as types
-from mcp.client._transport import ReadStream, TransportStreams, WriteStream
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.shared.message import SessionMessage
 
 from quarterdeck.connections.mcp.model import McpFailure
@@ -123,9 +121,17 @@ class Problem:
         return McpFailure(text)
 
 
-def guarded(streams: TransportStreams, problem: Problem) -> TransportStreams:
+class GuardedStreams(NamedTuple):
+    """Both directions of a connection, as the client of the SDK takes them."""
+
+    reader: ObjectReceiveStream[SessionMessage | Exception]
+    writer: ObjectSendStream[SessionMessage]
+
+
+def guarded(reader: Any, writer: Any, problem: Problem) -> GuardedStreams:
+    """The streams of a transport. The SDK has no public type for them; their methods are those of anyio's streams."""
     open_requests = _OpenRequests(problem)
-    return _Reader(streams[0], open_requests, problem), _Writer(streams[1], open_requests)
+    return GuardedStreams(_Reader(reader, open_requests, problem), _Writer(writer, open_requests))
 
 
 class _OpenRequests:
@@ -142,20 +148,18 @@ class _OpenRequests:
         self._number -= 1
 
 
-class _Reader:
+class _Reader(ObjectReceiveStream[SessionMessage | Exception]):
     """Without notifications: progress, logs and changes of lists are not used. Requests reach the client, which refuses
     them (sampling, elicitation, roots) or answers (ping)."""
 
-    def __init__(
-        self, stream: ReadStream[SessionMessage | Exception], open_requests: _OpenRequests, problem: Problem
-    ) -> None:
+    def __init__(self, stream: Any, open_requests: _OpenRequests, problem: Problem) -> None:
         self._stream = stream
         self._open_requests = open_requests
         self._problem = problem
 
     async def receive(self) -> SessionMessage | Exception:
         while True:
-            item = await self._stream.receive()
+            item: SessionMessage | Exception = await self._stream.receive()
             if isinstance(item, SessionMessage):
                 if isinstance(item.message, types.JSONRPCNotification):
                     continue
@@ -167,49 +171,22 @@ class _Reader:
                     self._open_requests.add()
             return item
 
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-    def __aiter__(self) -> Self:
-        return self
-
     async def aclose(self) -> None:
         await self._stream.aclose()
 
-    async def __aenter__(self) -> Self:
-        await self._stream.__aenter__()
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        return await self._stream.__aexit__(kind, fault, trace)
-
-
-class _Writer:
-    def __init__(self, stream: WriteStream[SessionMessage], open_requests: _OpenRequests) -> None:
+class _Writer(ObjectSendStream[SessionMessage]):
+    def __init__(self, stream: Any, open_requests: _OpenRequests) -> None:
         self._stream = stream
         self._open_requests = open_requests
 
-    async def send(self, item: SessionMessage, /) -> None:
+    async def send(self, item: SessionMessage) -> None:
         await self._stream.send(item)
         if isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError):
             self._open_requests.remove()
 
     async def aclose(self) -> None:
         await self._stream.aclose()
-
-    async def __aenter__(self) -> Self:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        return await self._stream.__aexit__(kind, fault, trace)
 
 
 def _remove_output_schemas(result: dict[str, Any]) -> None:

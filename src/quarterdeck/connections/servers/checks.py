@@ -9,9 +9,8 @@ from quarterdeck.core.ids import new_id
 from quarterdeck.core.logging import fields, log
 from quarterdeck.core.settings import McpSettings
 from quarterdeck.core.slots import Places, hold_place
-from quarterdeck.outbound.rules import AddressPolicy
-from quarterdeck.outbound.urls import read_url
-from quarterdeck.sandbox.model import Sandbox
+from quarterdeck.outbound.rules import AddressPolicy, read_url
+from quarterdeck.sandbox.adapter import Sandbox
 
 
 class McpChecks:

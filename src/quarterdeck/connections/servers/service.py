@@ -11,8 +11,8 @@ from quarterdeck.auth.access import Access, visible_record, visible_workspace
 from quarterdeck.changes.audit.model import ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.connections.credentials import service as credentials
+from quarterdeck.connections.credentials.authorizations import OAuthTokens
 from quarterdeck.connections.credentials.model import Authorization
-from quarterdeck.connections.credentials.oauth import OAuthTokens
 from quarterdeck.connections.mcp.model import McpFailure, McpTarget, McpTool, model_name
 from quarterdeck.connections.servers import rules, store
 from quarterdeck.connections.servers.checks import McpChecks, McpOffer

@@ -1,30 +1,48 @@
-"""Streamable HTTP to the URL of a server. The SDK speaks the protocol. This bounds what the SDK does not: addresses,
-origins, compression, and the size and the time of responses."""
+"""Connections to MCP servers by streamable HTTP, and by stdio to a server in the sandbox.
+
+The SDK speaks HTTP. This bounds what the SDK does not: addresses, origins, compression, and the size and the time of
+responses."""
 
 import asyncio
 import math
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from pathlib import Path
 from uuid import UUID
 
+import anyio
 import httpcore2
 import httpx2
+import mcp_types as types
 import msgspec
-from mcp.client._transport import TransportStreams
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.streamable_http import LAST_EVENT_ID, MCP_SESSION_ID, streamable_http_client
+from mcp.shared.message import SessionMessage
 
 from quarterdeck import __version__
-from quarterdeck.connections.credentials.model import Authorization, AuthorizationError
-from quarterdeck.connections.mcp.guarded_streams import PIECE_BYTES, TOO_EXPENSIVE, DecodingCost, Problem
+from quarterdeck.connections.credentials import redaction
+from quarterdeck.connections.credentials.model import MIN_SECRET_CHARACTERS, Authorization, AuthorizationError
+from quarterdeck.connections.mcp.answers import clean_line
+from quarterdeck.connections.mcp.guarded_streams import (
+    PIECE_BYTES,
+    TOO_EXPENSIVE,
+    DecodingCost,
+    GuardedStreams,
+    Problem,
+    decodes_quickly,
+    guarded,
+)
+from quarterdeck.connections.mcp.model import StdioCommand
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.logging import fields, log
 from quarterdeck.core.settings import McpSettings
 from quarterdeck.outbound.network_backend import CheckedBackend, UnreachableError
 from quarterdeck.outbound.resolver import ResolveFor
-from quarterdeck.outbound.rules import AddressPolicy
-from quarterdeck.outbound.urls import Target, read_url
+from quarterdeck.outbound.rules import AddressPolicy, Target, read_url
+from quarterdeck.sandbox.adapter import ErrorTail, Pipes, Sandbox, Service
+from quarterdeck.sandbox.model import SandboxUnavailable
 
 # Calls of one answer that run at the same time, and what the SDK sends beside them.
 _CONNECTIONS = 20
@@ -47,7 +65,7 @@ class HttpConnector:
     @asynccontextmanager
     async def connect(
         self, workspace_id: UUID, url: str, authorization: Authorization | None, problem: Problem
-    ) -> AsyncIterator[TransportStreams]:
+    ) -> AsyncIterator[GuardedStreams]:
         try:
             target = read_url(url, self._policy)
         except ServiceError as fault:
@@ -73,9 +91,9 @@ class HttpConnector:
                 f"{target.scheme}://{target.authority}{target.path}",
                 http_client=client,
                 max_sse_event_size=self._settings.message_bytes,
-            ) as streams,
+            ) as (reader, writer),
         ):
-            yield streams
+            yield guarded(reader, writer, problem)
 
 
 class _BoundedTransport(httpx2.AsyncBaseTransport):
@@ -265,3 +283,126 @@ def _is_protocol_error(body: bytes) -> bool:
     except (msgspec.DecodeError, RecursionError):
         return False
     return isinstance(found, dict) and "jsonrpc" in found and "error" in found
+
+
+# stdio to a server in the sandbox. Messages are lines of JSON.
+
+# Lines that are no messages. Some servers print a few.
+_INVALID_LINES = 100
+_ERROR_CHARACTERS = 300
+
+
+@asynccontextmanager
+async def connect_stdio(
+    sandbox: Sandbox, workspace_id: UUID, command: StdioCommand, settings: McpSettings, problem: Problem
+) -> AsyncIterator[GuardedStreams]:
+    errors = ErrorTail()
+    service = Service(
+        workspace_id=workspace_id,
+        arguments=command.command,
+        environment=command.environment,
+        network=command.network,
+        readable=[Path(folder) for folder in command.readable],
+        errors=errors,
+        buffer_bytes=settings.message_bytes,
+    )
+    try:
+        async with (
+            sandbox.serve(service) as pipes,
+            _streams(_Lines(pipes, settings, problem, errors, command)) as (reader, writer),
+        ):
+            yield guarded(reader, writer, problem)
+    except SandboxUnavailable as fault:
+        raise problem.found(f"The server could not be started: {fault}") from fault
+
+
+@asynccontextmanager
+async def _streams(
+    lines: "_Lines",
+) -> AsyncIterator[
+    tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
+]:
+    incoming, reader = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    writer, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+    async with incoming, reader, writer, outgoing, anyio.create_task_group() as group:
+        group.start_soon(lines.read, incoming)
+        group.start_soon(lines.write, outgoing)
+        try:
+            yield reader, writer
+        finally:
+            group.cancel_scope.cancel()
+
+
+class _Lines:
+    def __init__(
+        self, pipes: Pipes, settings: McpSettings, problem: Problem, errors: ErrorTail, command: StdioCommand
+    ) -> None:
+        self._pipes = pipes
+        self._max_bytes = settings.message_bytes
+        self._problem = problem
+        self._errors = errors
+        self._redact = _redactor(command)
+
+    async def read(self, incoming: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+        invalid_lines = 0
+        # Since the last answer.
+        received = 0
+        async with incoming:
+            while invalid_lines <= _INVALID_LINES:
+                line = await self._line()
+                if line is None:
+                    return
+                received += len(line)
+                if received > self._max_bytes:
+                    self._problem.found(f"The server sent more than {self._max_bytes} bytes without an answer.")
+                    return
+                if not await asyncio.to_thread(decodes_quickly, line):
+                    self._problem.found(TOO_EXPENSIVE)
+                    return
+                try:
+                    message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                except ValueError:
+                    invalid_lines += 1
+                    continue
+                if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+                    received = 0
+                try:
+                    await incoming.send(SessionMessage(message))
+                except anyio.BrokenResourceError:
+                    return
+            self._problem.found("The server sent too many lines that are not messages.")
+
+    async def _line(self) -> bytes | None:
+        """None at the end, and if a line is too long."""
+        try:
+            line = await self._pipes.stdout.readline()
+        except ValueError:
+            self._problem.found(f"The server sent a message of more than {self._max_bytes} bytes.")
+            return None
+        except OSError:
+            line = b""
+        if not line:
+            # Redacted first: a part of a secret would not be found.
+            reason = self._redact(clean_line(self._redact(self._errors.last_line()), _ERROR_CHARACTERS))
+            self._problem.found(f"The server ended: {reason}" if reason else "The server ended.")
+            return None
+        return line
+
+    async def write(self, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
+        try:
+            async for item in outgoing:
+                text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+                self._pipes.stdin.write(text.encode() + b"\n")
+                await self._pipes.stdin.drain()
+        except OSError:
+            # The reader sees the end of the server too, and says why.
+            return
+
+
+def _redactor(command: StdioCommand) -> Callable[[str], str]:
+    """For messages about the server: the environment may hold secrets of the operator."""
+    forms: set[str] = set()
+    for value in command.environment.values():
+        if len(value) >= MIN_SECRET_CHARACTERS:
+            forms |= redaction.forms(value)
+    return lambda text: redaction.redact(text, forms)

@@ -1,0 +1,75 @@
+"""The skills of one run, and their files."""
+
+from collections.abc import Collection, Mapping
+from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from quarterdeck.blobs.model import Blob
+from quarterdeck.db.database import Connection, Database
+from quarterdeck.skills import service
+from quarterdeck.skills.archive import Take
+from quarterdeck.skills.bundle_files import BundleFiles
+from quarterdeck.skills.model import ManifestFile, StoredBundle, UsableVersion
+
+DELETED = "This skill was deleted. Its files cannot be read."
+
+
+class SessionSkill(Struct, frozen=True):
+    """A skill at the version that the run has used since its first attempt."""
+
+    name: str
+    skill_id: UUID
+    version: int
+    workspace_id: UUID
+    description: str = DELETED
+    # None: it was deleted since.
+    archive: Blob | None = None
+
+
+class SkillReader:
+    def __init__(self, database: Database, files: BundleFiles) -> None:
+        self._database = database
+        self._files = files
+
+    async def load(self, used: Collection[SessionSkill]) -> list[SessionSkill]:
+        """The same skills, with the description and the archive of those that still exist."""
+        if not used:
+            return []
+
+        async def read(connection: Connection) -> list[UsableVersion]:
+            [workspace_id] = {skill.workspace_id for skill in used}
+            return await service.used_versions(
+                connection, workspace_id, [(skill.skill_id, skill.version) for skill in used]
+            )
+
+        found = {version.skill_id: version for version in await self._database.read(read)}
+        return [_with_version(skill, found.get(skill.skill_id)) for skill in used]
+
+    async def files(self, skill: SessionSkill) -> list[ManifestFile]:
+        """Read for each call and not kept: a session may have a hundred skills with ten thousand files each."""
+
+        async def read(connection: Connection) -> list[ManifestFile]:
+            return await service.files_of(connection, skill.workspace_id, skill.skill_id, skill.version)
+
+        return await self._database.read(read)
+
+    async def read(self, skill: SessionSkill, files: list[ManifestFile], file: ManifestFile, max_bytes: int) -> bytes:
+        """The first bytes of a file. `files`: all of the skill."""
+        bundle = _bundle(skill, files)
+        return b"".join([piece async for piece in self._files.pieces(bundle, file, 0, min(file.bytes, max_bytes))])
+
+    async def unpack(self, skill: SessionSkill, files: list[ManifestFile], takers: Mapping[str, Take]) -> None:
+        await self._files.unpack(_bundle(skill, files), files, takers)
+
+
+def _with_version(skill: SessionSkill, version: UsableVersion | None) -> SessionSkill:
+    if version is None:
+        return skill
+    return replace(skill, description=version.description, archive=version.archive)
+
+
+def _bundle(skill: SessionSkill, files: list[ManifestFile]) -> StoredBundle:
+    assert skill.archive is not None, "a skill without an archive has no files"
+    return StoredBundle(skill.workspace_id, skill.archive, files)

@@ -1,0 +1,181 @@
+"""Files that a run reads and writes: attachments, images in results, and the stored files of its session."""
+
+import asyncio
+import hashlib
+import io
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from quarterdeck.blobs import service as blob_service
+from quarterdeck.blobs import service as blobs
+from quarterdeck.blobs.blob_store import BlobStore
+from quarterdeck.blobs.model import Blob
+from quarterdeck.blobs.service import NewBlob
+from quarterdeck.core.errors import ServiceError
+from quarterdeck.core.logging import fields, log
+from quarterdeck.core.settings import Settings
+from quarterdeck.db.database import Connection, Database
+from quarterdeck.models.model import ResultImage
+from quarterdeck.runs.lifecycle import Lease, Superseded
+from quarterdeck.sandbox.adapter import Sandbox
+from quarterdeck.sandbox.folders import open_folders
+from quarterdeck.sandbox.manifest import Manifest
+from quarterdeck.sandbox.run_folders import MountedSkills, Place, SkillFolders
+from quarterdeck.sandbox.session_folder import Workspace
+from quarterdeck.session_files import records
+from quarterdeck.skills import service as skills
+from quarterdeck.skills.session_skills import SessionSkill, SkillReader
+from quarterdeck.tools.tool import NewImage
+
+
+class AttachmentLoader:
+    """Keeps what the last request had: the next one mostly has the same."""
+
+    def __init__(self, database: Database, store: BlobStore) -> None:
+        self._database = database
+        self._store = store
+        self._loaded: dict[str, bytes] = {}
+
+    async def load(self, wanted: Mapping[str, int]) -> dict[str, bytes]:
+        """So many bytes from the start of each content, by SHA-256. Contents that cannot be read are missing."""
+        self._loaded = {
+            sha256: self._loaded[sha256]
+            for sha256, size in wanted.items()
+            if sha256 in self._loaded and len(self._loaded[sha256]) >= size
+        }
+        missing = [sha256 for sha256 in wanted if sha256 not in self._loaded]
+        if missing:
+
+            async def find(connection: Connection) -> dict[str, Blob]:
+                return await blobs.find(connection, missing)
+
+            for blob in (await self._database.read(find)).values():
+                await self._read(blob, wanted[blob.sha256])
+        return self._loaded
+
+    async def _read(self, blob: Blob, size: int) -> None:
+        try:
+            data = await self._store.read(blob.sha256, blob.generation, 0, size) if size else b""
+        except (FileNotFoundError, ServiceError) as fault:
+            log.warning("an attachment could not be read", exc_info=fault, extra=fields(sha256=blob.sha256))
+            return
+        if len(data) == size:
+            self._loaded[blob.sha256] = data
+
+
+# Stores the images in results of tool calls.
+
+
+class ResultImages:
+    def __init__(self, database: Database, store: BlobStore, workspace_id: UUID) -> None:
+        self._database = database
+        self._store = store
+        self._workspace_id = workspace_id
+
+    async def put(self, images: Sequence[NewImage]) -> tuple[ResultImage, ...] | None:
+        """None: they could not be stored. The result is stored without them: the call is not made again for them."""
+        contents: dict[str, NewBlob] = {}
+        stored = []
+        for image in images:
+            sha256, size = await asyncio.to_thread(_sha256, image.data), len(image.data)
+            contents[sha256] = NewBlob(io.BytesIO(image.data), size)
+            stored.append(ResultImage(sha256=sha256, media_type=image.media_type, bytes=size))
+        try:
+            await blobs.put(self._database, self._store, contents, self._workspace_id)
+        except (ServiceError, OSError) as fault:
+            log.warning("an image could not be stored", exc_info=fault, extra=fields(workspace_id=self._workspace_id))
+            return None
+        return tuple(stored)
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+# The stored files of a session, for the worker that drives one of its runs.
+
+
+class SessionFiles:
+    """sandbox/session_folder.py: StoredFiles"""
+
+    def __init__(self, database: Database, blobs: BlobStore, lease: Lease) -> None:
+        self._database = database
+        self.blobs = blobs
+        self._lease = lease
+
+    @property
+    def session_id(self) -> UUID:
+        return self._lease.session_id
+
+    @property
+    def workspace_id(self) -> UUID:
+        return self._lease.workspace_id
+
+    async def revision(self) -> int:
+        async def read(connection: Connection) -> int | None:
+            return await records.revision(connection, self.session_id)
+
+        found = await self._database.read(read)
+        if found is None:
+            raise Superseded
+        return found
+
+    async def manifest(self) -> Manifest:
+        async def read(connection: Connection) -> Manifest | None:
+            return await records.read_manifest(connection, self.session_id)
+
+        found = await self._database.read(read)
+        if found is None:
+            raise Superseded
+        return found
+
+    async def put(self, contents: Mapping[str, NewBlob]) -> None:
+        await blob_service.put(self._database, self.blobs, contents, self._lease.workspace_id)
+
+
+# What a worker with a sandbox needs for the workspaces of sessions.
+
+
+class Workspaces:
+    def __init__(
+        self, database: Database, blobs: BlobStore, skills: SkillReader, sandbox: Sandbox, settings: Settings
+    ) -> None:
+        self._database = database
+        self._blobs = blobs
+        self._sandbox = sandbox
+        self._settings = settings
+        self._folders = open_folders(settings, sandbox.users)
+        self._skills = SkillFolders(self._folders, skills, settings.workspace.kept_folders)
+
+    def place(self, lease: Lease, session_skills: Mapping[str, SessionSkill]) -> Place:
+        """For one attempt. `session_skills`: by the names of their folders."""
+        stored = SessionFiles(self._database, self._blobs, lease)
+        return Place(
+            workspace=Workspace(self._folders, stored, self._settings.workspace),
+            skills=MountedSkills(self._skills, session_skills),
+            sandbox=self._sandbox,
+            settings=self._settings.sandbox,
+            result_bytes=self._settings.model.tool_result_bytes,
+            delta_seconds=self._settings.run.delta_seconds,
+        )
+
+    async def sweep(self) -> None:
+        """Deletes copies of what was deleted: folders that do not have the stored files, and skills without a version.
+        Looks at the current state each time, so it does not matter what it missed. What a run uses stays."""
+        folders, archives = self._folders.idle(), self._skills.idle()
+
+        async def read(connection: Connection) -> tuple[dict[UUID, int], set[str]]:
+            revisions = await records.revisions(connection, [folder.session_id for folder in folders])
+            return revisions, await skills.stored_archives(connection, [archive.sha256 for archive in archives])
+
+        revisions, stored = await self._database.read(read)
+        for folder in folders:
+            if folder.revision is None or folder.revision != revisions.get(folder.session_id):
+                self._folders.forget(folder)
+        for archive in archives:
+            if archive.sha256 not in stored:
+                self._skills.forget(archive)
+        self._folders.remove_left()
+
+    async def close(self) -> None:
+        await self._folders.close()
