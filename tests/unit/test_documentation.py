@@ -61,7 +61,9 @@ def sources() -> Iterator[Path]:
     for name in SOURCES:
         place = ROOT / name
         for file in [place] if place.is_file() else sorted(place.rglob("*")):
-            if file.is_file() and file.suffix not in BINARY and file != Path(__file__):
+            if "node_modules" in file.parts or file.suffix in BINARY or file == Path(__file__):
+                continue
+            if file.is_file():
                 yield file
 
 
