@@ -1,19 +1,18 @@
 """The `qd` command."""
 
-import os
+import gc
 import sys
 
 from quarterdeck.cli import stdio
-from quarterdeck.cli.main import is_server_command, run
+from quarterdeck.cli.main import run
 
 
 def main() -> None:
     stdio.prepare()
     code = stdio.finish(run(sys.argv[1:]))
-    if is_server_command(sys.argv[1:]):
-        sys.exit(code)
-    # Freeing every object first would take a sixth of the time of a short command.
-    os._exit(code)
+    # Everything is freed by the end of the process. Searching it for cycles first takes a fifth of a short command.
+    gc.freeze()
+    sys.exit(code)
 
 
 if __name__ == "__main__":

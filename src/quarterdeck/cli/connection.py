@@ -76,11 +76,10 @@ def _from_profile(name: str) -> ConnectionInfo:
 
 def client_for(info: ConnectionInfo, *, is_hurried: bool = False) -> "Client":
     """`is_hurried`: for completion, which gives up after a moment."""
-    from quarterdeck.cli.command_client import CommandClient
-    from quarterdeck.client import InvalidArgument
+    from quarterdeck.client import Client, InvalidArgument
 
     try:
-        return CommandClient(
+        return Client(
             info.url,
             info.key,
             workspace_id=info.workspace,

@@ -11,7 +11,6 @@ import typer
 from typer.core import TyperGroup
 
 from quarterdeck import __version__
-from quarterdeck.cli import typer_patches
 from quarterdeck.cli.exit_codes import ExitCode
 from quarterdeck.cli.lazy_command import LazyCommand
 
@@ -75,7 +74,6 @@ def _options(
 
 
 def root() -> TyperGroup:
-    typer_patches.apply()
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
     for name, target, summary in COMMANDS:
