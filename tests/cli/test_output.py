@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from quarterdeck import __version__
-from quarterdeck.cli.lazy_command import LazyCommand
-from quarterdeck.cli.main import root
+from quarterdeck.cli.main import LazyCommand, root
 from tests.cli.command import QD
 from tests.cli.people import Nearby, Person, nearby, person_of
 from tests.world import Server, World, bundle, free_port
