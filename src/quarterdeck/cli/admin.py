@@ -1,35 +1,44 @@
 """`qd admin`: commands for operators, which work on the database directly."""
 
-from collections.abc import Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated, TypeVar
 from uuid import UUID
 
 import typer
 from msgspec import UNSET, UnsetType, ValidationError, convert
 
+from quarterdeck.api_keys.model import CreateApiKeyBody
+from quarterdeck.cli.database import back_up, on_database, server_settings
+from quarterdeck.cli.database import move_bundles as move
+from quarterdeck.cli.database import restore as restore_from
 from quarterdeck.cli.errors import CliError, ExitCode
 from quarterdeck.cli.options import (
     AsJson,
     Permissions,
     argument,
+    check_either,
     date,
     email,
     file_name,
     flag,
     line,
     option,
+    or_unset,
     usd,
     uuid,
     whole_number,
 )
 from quarterdeck.cli.output import date_text, note, print_result, size
-
-if TYPE_CHECKING:
-    from quarterdeck.core.settings import Settings
-    from quarterdeck.db.database import Connection
-    from quarterdeck.workspaces.model import WorkspaceBody
+from quarterdeck.cli.workspace import KINDS, parse_retention
+from quarterdeck.connections.credentials import service as credentials
+from quarterdeck.core.errors import ServiceError
+from quarterdeck.core.secret_encryption import KEY_FILE, SecretCipher
+from quarterdeck.core.settings import Settings
+from quarterdeck.db.database import Connection
+from quarterdeck.webhooks import service as webhooks
+from quarterdeck.workspaces import service
+from quarterdeck.workspaces.model import SetRetention, WorkspaceBody
 
 T = TypeVar("T")
 
@@ -51,9 +60,7 @@ def create_workspace(
     data: Data = None,
 ) -> None:
     """Create a workspace. Use create-key to create its first API key."""
-    from quarterdeck.workspaces import service
-
-    workspace_id = _on_database(data, lambda connection, _: service.create_workspace(connection, name, owner_email))
+    workspace_id = on_database(data, lambda connection, _: service.create_workspace(connection, name, owner_email))
     print_result({"id": workspace_id, "name": name}, f"workspace {workspace_id}", as_json=as_json)
 
 
@@ -83,10 +90,6 @@ def change_workspace(
     data: Data = None,
 ) -> None:
     """Change the given settings of a workspace."""
-    from quarterdeck.cli.workspace import parse_retention
-    from quarterdeck.workspaces import service
-    from quarterdeck.workspaces.model import SetRetention
-
     days = _given_or_removed("max-key-days", max_key_days, removed=no_max_key_days)
     cost = _given_or_removed("daily-max-cost-usd", daily_max_cost_usd, removed=no_daily_max_cost_usd)
     tokens = _given_or_removed("daily-max-tokens", daily_max_tokens, removed=no_daily_max_tokens)
@@ -97,29 +100,27 @@ def change_workspace(
     if (name, days, owner, cost, tokens, kept) == (None, UNSET, None, UNSET, UNSET, SetRetention()):
         raise CliError("Nothing to change. Use --name, --max-key-days, --owner or another option of --help.")
 
-    async def change(connection: "Connection", settings: "Settings") -> "WorkspaceBody":
+    async def change(connection: Connection, settings: Settings) -> WorkspaceBody:
         await service.configure_workspace(
             connection,
             workspace,
-            name=_or_unset(name),
+            name=or_unset(name),
             max_key_days=days,
-            owner_email=_or_unset(owner),
+            owner_email=or_unset(owner),
             daily_max_cost_usd=cost,
             daily_max_tokens=tokens,
             retention=kept,
         )
         return await service.show_workspace(connection, workspace, settings.default_retention)
 
-    changed = _on_database(data, change)
+    changed = on_database(data, change)
     print_result(changed, _workspace_text(changed), as_json=as_json)
 
 
 @app.command()
 def show_workspace(workspace: Workspace, as_json: AsJson = False, data: Data = None) -> None:
     """Show a workspace."""
-    from quarterdeck.workspaces import service
-
-    found = _on_database(
+    found = on_database(
         data, lambda connection, settings: service.show_workspace(connection, workspace, settings.default_retention)
     )
     print_result(found, _workspace_text(found), as_json=as_json)
@@ -128,9 +129,7 @@ def show_workspace(workspace: Workspace, as_json: AsJson = False, data: Data = N
 @app.command()
 def list_workspaces(as_json: AsJson = False, data: Data = None) -> None:
     """List all workspaces, oldest first."""
-    from quarterdeck.workspaces import service
-
-    found = _on_database(
+    found = on_database(
         data, lambda connection, settings: service.all_workspaces(connection, settings.default_retention)
     )
     lines = [f"{one.id}  {one.owner.primary_email}  {one.name}" for one in found]
@@ -150,11 +149,8 @@ def create_key(
     data: Data = None,
 ) -> None:
     """Create an API key and print its secret. The secret is shown only once."""
-    from quarterdeck.api_keys.model import CreateApiKeyBody
-    from quarterdeck.workspaces import service
-
     body = CreateApiKeyBody(label, permission, expires_at)
-    created = _on_database(
+    created = on_database(
         data,
         lambda connection, settings: service.create_key(
             connection, settings.key.environment, workspace, body, as_email
@@ -166,9 +162,7 @@ def create_key(
 @app.command()
 def add_member(workspace: Workspace, email: Email, as_json: AsJson = False, data: Data = None) -> None:
     """Add a person to a workspace."""
-    from quarterdeck.workspaces import service
-
-    user_id = _on_database(data, lambda connection, _: service.add_member(connection, workspace, email))
+    user_id = on_database(data, lambda connection, _: service.add_member(connection, workspace, email))
     print_result({"user_id": user_id, "email": email}, f"member {user_id}", as_json=as_json)
 
 
@@ -181,9 +175,7 @@ def remove_member(
     data: Data = None,
 ) -> None:
     """Remove a person from a workspace. Lists the keys that the person created."""
-    from quarterdeck.workspaces import service
-
-    keys = _on_database(
+    keys = on_database(
         data, lambda connection, _: service.remove_member(connection, workspace, email, revoke_keys=revoke_keys)
     )
     lines = [f"{key.id}  {key.prefix}…  {'revoked' if key.revoked_at else 'active'}  {key.label}" for key in keys]
@@ -195,9 +187,7 @@ def remove_member(
 @app.command()
 def list_members(workspace: Workspace, as_json: AsJson = False, data: Data = None) -> None:
     """List current and former members, oldest first."""
-    from quarterdeck.workspaces import service
-
-    found = _on_database(data, lambda connection, _: service.all_members(connection, workspace))
+    found = on_database(data, lambda connection, _: service.all_members(connection, workspace))
     lines = [
         f"{one.user.user_id}  {'former' if one.ended_at else one.role}  {one.user.primary_email}"
         f"  {one.user.display_name or ''}".rstrip()
@@ -215,11 +205,9 @@ def set_user(
     data: Data = None,
 ) -> None:
     """Set the display name of a person in all workspaces."""
-    from quarterdeck.workspaces import service
-
     if (display_name is None) is not no_display_name:
         raise CliError("Use either --display-name or --no-display-name")
-    user = _on_database(data, lambda connection, _: service.set_user(connection, email, display_name))
+    user = on_database(data, lambda connection, _: service.set_user(connection, email, display_name))
     print_result(user, f"user {user.user_id}", as_json=as_json)
 
 
@@ -228,7 +216,7 @@ def set_user(
 @app.command()
 def reseal_secrets(as_json: AsJson = False, data: Data = None) -> None:
     """Encrypt all secrets with the first sealing key. Older keys can then be removed."""
-    resealed = _on_database(data, _reseal)
+    resealed = on_database(data, _reseal)
     print_result({"resealed": resealed}, f"resealed {resealed} secrets", as_json=as_json)
 
 
@@ -245,10 +233,8 @@ def backup(
     data: Data = None,
 ) -> None:
     """Back up the database, skills and files to one file. The server can keep running."""
-    from quarterdeck.cli.database import back_up
-
     path = Path(file)
-    made = back_up(_settings(data), path, with_keys=webhook_keys)
+    made = back_up(server_settings(data=data), path, with_keys=webhook_keys)
     file_bytes = path.stat().st_size
     counts = {"rows": made.rows, "archives": len(made.archives), "webhook_keys": made.keys is not None}
     text = (
@@ -263,16 +249,14 @@ def backup(
 @app.command()
 def restore(file: BackupFile, as_json: AsJson = False, data: Data = None) -> None:
     """Restore a backup into an empty data folder or database. Stop the server first."""
-    from quarterdeck.cli.database import restore as restore_from
-
-    made = restore_from(_settings(data), Path(file))
+    made = restore_from(server_settings(data=data), Path(file))
     text = (
         f"Restored {made.rows:,} rows and {len(made.archives):,} skill archives and files, backed up at"
         f" {date_text(made.created_at)} by release {made.release}."
     )
     counts = {"rows": made.rows, "archives": len(made.archives), "webhook_keys": made.keys is not None}
     print_result({"release": made.release, "created_at": made.created_at, **counts}, text, as_json=as_json)
-    if missing := _on_database(data, _missing_keys):
+    if missing := on_database(data, _missing_keys):
         note(missing)
 
 
@@ -284,9 +268,7 @@ def move_bundles(
     data: Data = None,
 ) -> None:
     """Move contents to the bundle store. The server can keep running."""
-    from quarterdeck.cli.database import move_bundles as move
-
-    moved = move(_settings(data), keep=keep, concurrency=concurrency)
+    moved = move(server_settings(data=data), keep=keep, concurrency=concurrency)
     lines = [
         f"{'Copied' if keep else 'Moved'} {moved.contents:,} skill archives and files ({size(moved.bytes)})."
         f" {moved.present:,} were moved before."
@@ -300,39 +282,15 @@ def move_bundles(
         raise typer.Exit(ExitCode.UNSUCCESSFUL)
 
 
-def _settings(data: str | None) -> "Settings":
-    from quarterdeck.cli.database import server_settings
-
-    return server_settings(data=data)
-
-
-def _on_database(data: str | None, work: "Callable[[Connection, Settings], Awaitable[T]]") -> T:
-    from quarterdeck.cli.database import on_database
-
-    settings = _settings(data)
-
-    async def on_connection(connection: "Connection") -> T:
-        return await work(connection, settings)
-
-    return on_database(settings, on_connection)
-
-
-async def _reseal(connection: "Connection", settings: "Settings", *, try_only: bool = False) -> int:
-    from quarterdeck.connections.credentials import service as credentials
-    from quarterdeck.core.secret_encryption import SecretCipher
-    from quarterdeck.webhooks import service as webhooks
-
+async def _reseal(connection: Connection, settings: Settings, *, try_only: bool = False) -> int:
     cipher = SecretCipher(settings.webhook, settings.data_dir)
     async with connection.transaction(force_rollback=try_only):
         resealed = await webhooks.reseal_webhooks(connection, cipher)
         return resealed + await credentials.reseal_credentials(connection, cipher)
 
 
-async def _missing_keys(connection: "Connection", settings: "Settings") -> str | None:
+async def _missing_keys(connection: Connection, settings: Settings) -> str | None:
     """What is missing to decrypt the stored secrets, and where it belongs."""
-    from quarterdeck.core.errors import ServiceError
-    from quarterdeck.core.secret_encryption import KEY_FILE
-
     try:
         await _reseal(connection, settings, try_only=True)
     except ServiceError as error:
@@ -342,19 +300,12 @@ async def _missing_keys(connection: "Connection", settings: "Settings") -> str |
     return None
 
 
-def _or_unset(given: T | None) -> T | UnsetType:
-    return UNSET if given is None else given
-
-
 def _given_or_removed(option: str, given: T | None, *, removed: bool) -> T | UnsetType | None:
-    if given is not None and removed:
-        raise CliError(f"Use either --{option} or --no-{option}")
-    return None if removed else _or_unset(given)
+    check_either(f"--{option}", given, f"--no-{option}", removed)
+    return None if removed else or_unset(given)
 
 
-def _workspace_text(workspace: "WorkspaceBody") -> str:
-    from quarterdeck.cli.workspace import KINDS
-
+def _workspace_text(workspace: WorkspaceBody) -> str:
     days, day = workspace.max_key_days, workspace.limits.day
     kept = ", ".join(f"{KINDS[kind]}={days}" for kind, days in workspace.retention.set_days().items())
     return (

@@ -1,4 +1,5 @@
-"""`qd chat` and `qd watch`: a session in the terminal."""
+"""`qd chat`: from start to end, in a terminal or in a pipe. Without a terminal, each line of stdin is an input; the
+conversation goes to stdout as plain text, and everything else to stderr."""
 
 import asyncio
 import os
@@ -24,11 +25,7 @@ from quarterdeck.cli.errors import CliError
 from quarterdeck.cli.options import SESSION_HELP, AgentOption, Profile, argument, line, option
 from quarterdeck.client import AsyncClient
 from quarterdeck.client.models import AgentReference, EventType
-from quarterdeck.core.ids import parse_id
 from quarterdeck.core.text_types import storable
-
-# `qd chat` without a terminal: each line of stdin is an input. The conversation goes to stdout as plain text, and
-# everything else to stderr.
 
 _STDOUT_KINDS = (Kind.INPUT, Kind.ANSWER, Kind.TOOL, Kind.OUTPUT, Kind.DIFF)
 
@@ -102,8 +99,6 @@ def _start_reader(loop: asyncio.AbstractEventLoop, lines: asyncio.Queue[str | No
     threading.Thread(target=read, name="stdin", daemon=True).start()
 
 
-# Runs `qd chat` from start to end, in a terminal or in a pipe.
-
 _BLOCKS_SHOWN = 20
 
 
@@ -117,7 +112,7 @@ class Screen(Protocol):
         ...
 
 
-async def chat(
+async def _chat(
     info: ConnectionInfo, session_id: UUID | None, *, agent: AgentReference | None, title: str | None, model: str | None
 ) -> int:
     async with open_client(info) as client:
@@ -166,7 +161,7 @@ def _is_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
-def chat_command(
+def chat(
     session: Annotated[
         str | None, argument("SESSION", f"{SESSION_HELP} Default: create a new one.", complete=completion.sessions)
     ] = None,
@@ -185,18 +180,7 @@ def chat_command(
         raise CliError("--agent, --title and --model are for new sessions only")
 
     info = connect(profile)
-    session_id = None if session is None else _session_id(info, session)
-    reference = None if agent is None else _agent(info, agent)
-    raise typer.Exit(asyncio.run(chat(info, session_id, agent=reference, title=title, model=model)))
-
-
-def _agent(info: ConnectionInfo, given: str) -> AgentReference:
     with client_for(info) as client:
-        return session_options.agent(client, given)
-
-
-def _session_id(info: ConnectionInfo, given: str) -> UUID:
-    if (found := parse_id(given)) is not None:
-        return found
-    with client_for(info) as client:
-        return find.session_id(client, given)
+        session_id = None if session is None else find.session_id(client, session)
+        reference = None if agent is None else session_options.agent(client, agent)
+    raise typer.Exit(asyncio.run(_chat(info, session_id, agent=reference, title=title, model=model)))

@@ -15,8 +15,6 @@ from quarterdeck.cli.chat_actions import OpenActions
 from quarterdeck.cli.output import size
 from quarterdeck.client.models import Delivery, Delta, Event, EventType, ModelRetry, Outcome
 
-# What a conversation in `qd chat` consists of: blocks to show, queued inputs, and text that is still being written.
-
 # More than the largest screen shows.
 _LIVE_END_CHARACTERS = 64 * 1024
 

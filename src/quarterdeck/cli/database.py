@@ -1,4 +1,5 @@
-"""Database access for commands: by URL, or with the embedded PostgreSQL of the data folder, which is started if needed.
+"""What the commands for operators do: settings with the options of the command line, backups, moves of contents. The
+database is used by URL, or with the embedded PostgreSQL of the data folder, which is started if needed.
 Migrations run as the owner, everything else as the application role."""
 
 import asyncio
@@ -7,13 +8,13 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
 from psycopg import AsyncConnection
 
 from quarterdeck.backups.backup_file import open_backup
-from quarterdeck.backups.model import BackupError
+from quarterdeck.backups.model import BackupError, Manifest
 from quarterdeck.backups.restore_backup import Restore, check_backup
 from quarterdeck.backups.write_backup import write_backup
 from quarterdeck.blobs.blob_store import BlobStore, open_blob_store, open_fallback_store
@@ -27,18 +28,53 @@ from quarterdeck.core.settings import PREFIX, ServerSettings, Settings, Settings
 from quarterdeck.db.database import Connection, Database, connection_options
 from quarterdeck.db.migrate import migrate, pending_changes
 from quarterdeck.db.roles import AppRole, privileges
+from quarterdeck.retention import Deleted, delete_expired
 from quarterdeck.server import embedded_postgres
 from quarterdeck.server.connections import embedded_max_connections
 from quarterdeck.skills.stored_blocks import find_stored_blocks
 
-if TYPE_CHECKING:
-    from quarterdeck.backups.model import Manifest
-    from quarterdeck.core.settings import Settings
-    from quarterdeck.retention import Deleted
-
 T = TypeVar("T")
 
 UP_TO_DATE = "The schema is up to date."
+# Used between our own processes, and by the tests.
+_OTHER_VARIABLES = (f"{PREFIX}_LIFELINE_", f"{PREFIX}_TEST_")
+# Set by `qd serve` for the processes that it starts. It has warned already.
+_LIFELINE = "QUARTERDECK_LIFELINE_FD"
+
+
+def server_settings(*, host: str | None = None, port: int | None = None, data: str | None = None) -> Settings:
+    if _LIFELINE not in os.environ:
+        _warn_about_unknown_variables()
+    return with_server(read_settings(os.environ), host=host, port=port, data_dir=data)
+
+
+def _warn_about_unknown_variables() -> None:
+    for name, nearest in _unknown_variables(os.environ).items():
+        hint = f"Did you mean {nearest}?" if nearest else "docs/configuration.md lists all settings."
+        note(f"qd: warning: unknown variable {name}. {hint}")
+
+
+def _unknown_variables(environ: Mapping[str, str]) -> dict[str, str | None]:
+    """Variables that look like settings and are none, each with the nearest name of a setting."""
+    # Without the prefix, which would make all names similar.
+    known = [name.removeprefix(PREFIX) for name in variables()]
+    found = {name: name.removeprefix(PREFIX) for name in sorted(environ) if name.startswith(f"{PREFIX}_")}
+    nearest = {
+        name: get_close_matches(rest, known, n=1)
+        for name, rest in found.items()
+        if rest not in known and not name.startswith(_OTHER_VARIABLES)
+    }
+    return {name: PREFIX + matches[0] if matches else None for name, matches in nearest.items()}
+
+
+def with_server(settings: Settings, **given: object) -> Settings:
+    """The settings with options of the command line in place of values from the environment."""
+    values = {name: value for name, value in given.items() if value is not None}
+    try:
+        server = msgspec.convert(msgspec.to_builtins(settings.server) | values, ServerSettings)
+    except msgspec.ValidationError as fault:
+        raise SettingsError(str(fault)) from None
+    return msgspec.structs.replace(settings, server=server)
 
 
 def app_role(settings: Settings) -> AppRole:
@@ -84,23 +120,21 @@ def migrated(settings: Settings) -> Iterator[str]:
         yield session_url(settings)
 
 
-def on_database(settings: Settings, work: Callable[[Connection], Awaitable[T]]) -> T:
-    """Run `work` on a connection to the migrated database."""
+def on_database(data: str | None, work: Callable[[Connection, Settings], Awaitable[T]]) -> T:
+    """Run `work` on a connection to the migrated database. `data` is the data folder, if it was given."""
+    settings = server_settings(data=data)
 
     async def connected(url: str) -> T:
         options = connection_options(settings.database)
         async with await AsyncConnection.connect(url, autocommit=True, options=options) as connection:
-            return await work(connection)
+            return await work(connection, settings)
 
     with migrated(settings) as url:
         return asyncio.run(connected(url))
 
 
-def delete_expired_now(settings: Settings) -> "Deleted":
-    from quarterdeck.blobs.blob_store import open_blob_store
-    from quarterdeck.retention import delete_expired
-
-    async def work(url: str) -> "Deleted":
+def delete_expired_now(settings: Settings) -> Deleted:
+    async def work(url: str) -> Deleted:
         database = Database(url, settings.database)
         await database.open()
         try:
@@ -139,10 +173,7 @@ def pending_now(settings: Settings) -> list[str]:
         return pending_changes(url, AppRole(settings.database.role), settings.audit)
 
 
-# `qd admin backup` and `qd admin restore`.
-
-
-def back_up(settings: "Settings", file: Path, *, with_keys: bool) -> "Manifest":
+def back_up(settings: Settings, file: Path, *, with_keys: bool) -> Manifest:
     # Keys in a setting are kept by whoever sets it.
     with_keys = with_keys and settings.webhook.sealing_keys is None
     key_file = settings.data_dir / KEY_FILE if with_keys else None
@@ -151,7 +182,7 @@ def back_up(settings: "Settings", file: Path, *, with_keys: bool) -> "Manifest":
         return write_backup(url, file, bundles, key_file, progress)
 
 
-def restore(settings: "Settings", file: Path) -> "Manifest":
+def restore(settings: Settings, file: Path) -> Manifest:
     with _errors(), open_backup(file) as reader:
         with progress_bar("Checking") as progress:
             check_backup(reader, progress)
@@ -167,9 +198,6 @@ def _errors() -> Iterator[None]:
         yield
     except BackupError as error:
         raise CliError(str(error)) from error
-
-
-# `qd admin move-bundles`.
 
 
 def move_bundles(settings: Settings, *, keep: bool, concurrency: int) -> Moved:
@@ -201,46 +229,3 @@ async def _move(settings: Settings, url: str, old: BlobStore, new: BlobStore, *,
             return await Move(database, old, new, spool, keep=keep).run(find_stored_blocks, concurrency, progress)
     finally:
         await database.close()
-
-
-# Used between our own processes, and by the tests.
-_OTHER_VARIABLES = (f"{PREFIX}_LIFELINE_", f"{PREFIX}_TEST_")
-
-
-# Set by `qd serve` for the processes that it starts. It has warned already.
-_LIFELINE = "QUARTERDECK_LIFELINE_FD"
-
-
-def server_settings(*, host: str | None = None, port: int | None = None, data: str | None = None) -> Settings:
-    if _LIFELINE not in os.environ:
-        _warn_about_unknown_variables()
-    return with_server(read_settings(os.environ), host=host, port=port, data_dir=data)
-
-
-def _warn_about_unknown_variables() -> None:
-    for name, nearest in _unknown_variables(os.environ).items():
-        hint = f"Did you mean {nearest}?" if nearest else "docs/configuration.md lists all settings."
-        note(f"qd: warning: unknown variable {name}. {hint}")
-
-
-def _unknown_variables(environ: Mapping[str, str]) -> dict[str, str | None]:
-    """Variables that look like settings and are none, each with the nearest name of a setting."""
-    # Without the prefix, which would make all names similar.
-    known = [name.removeprefix(PREFIX) for name in variables()]
-    found = {name: name.removeprefix(PREFIX) for name in sorted(environ) if name.startswith(f"{PREFIX}_")}
-    nearest = {
-        name: get_close_matches(rest, known, n=1)
-        for name, rest in found.items()
-        if rest not in known and not name.startswith(_OTHER_VARIABLES)
-    }
-    return {name: PREFIX + matches[0] if matches else None for name, matches in nearest.items()}
-
-
-def with_server(settings: Settings, **given: object) -> Settings:
-    """The settings with options of the command line in place of values from the environment."""
-    values = {name: value for name, value in given.items() if value is not None}
-    try:
-        server = msgspec.convert(msgspec.to_builtins(settings.server) | values, ServerSettings)
-    except msgspec.ValidationError as fault:
-        raise SettingsError(str(fault)) from None
-    return msgspec.structs.replace(settings, server=server)

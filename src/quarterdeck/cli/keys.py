@@ -1,4 +1,4 @@
-"""`qd keys`."""
+"""`qd keys` and `qd tokens`: the credentials of callers."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
@@ -118,8 +118,6 @@ def _state(key: ApiKeyBody) -> str:
         return "revoked"
     return "expired" if key.expires_at is not None and key.expires_at <= datetime.now(UTC) else "active"
 
-
-# `qd tokens`.
 
 tokens_app = typer.Typer(rich_markup_mode=None, help="Manage session tokens, which work in one session only.")
 

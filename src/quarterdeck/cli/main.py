@@ -26,7 +26,7 @@ COMMANDS = (
     ("login", "login:login", "Save a server address and an API key."),
     ("logout", "login:logout", "Delete a saved login."),
     ("whoami", "login:whoami", "Show the server, workspace and key that commands use."),
-    ("chat", "chat:chat_command", "Chat in a session."),
+    ("chat", "chat:chat", "Chat in a session."),
     ("watch", "watch:watch", "Follow the log of a session."),
     ("send", "send:send", "Send a message."),
     ("sessions", "sessions:app", "Manage sessions."),

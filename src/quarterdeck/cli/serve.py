@@ -196,9 +196,6 @@ def _warn_if_public(host: str) -> None:
         sys.stderr.write(f"qd: warning: {host} is reachable by others and not encrypted. Put a TLS proxy in front.\n")
 
 
-# The settings of commands that run or manage a server: environment variables, overridden by options.
-
-
 Host = Annotated[str | None, option("ADDRESS", "Address to listen on. Default: 127.0.0.1.")]
 PortNumber = Annotated[int | None, option("PORT", "Port to listen on. Default: 8700.", parser=whole_number(0, 65535))]
 DataDir = Annotated[str | None, option("DIR", "Data folder. Default: ./data.", "--data")]

@@ -50,8 +50,6 @@ from quarterdeck.core.settings import read_settings
 from quarterdeck.skills.archive import SKILL_MD
 from quarterdeck.skills.model import Bundle
 
-# What `qd skills push` refuses unless it is forced to: invalid bundles, and pushes that are probably mistakes.
-
 
 def check_bundle(folder: str) -> Bundle:
     """Lint a folder or archive before anything is created or uploaded."""
