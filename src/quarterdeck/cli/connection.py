@@ -11,12 +11,12 @@ import msgspec
 import typer
 from msgspec import Struct
 
+from quarterdeck.cli.errors import KEY as KEY
 from quarterdeck.cli.errors import CliError, ExitCode
 from quarterdeck.client import Client, InvalidArgument
 
 # `qd serve` prints these at its first start. Variables that start with QUARTERDECK_ are settings of the server.
 URL = "QD_URL"
-KEY = "QD_KEY"
 WORKSPACE = "QD_WORKSPACE"
 PROFILE = "QD_PROFILE"
 ALLOW_HTTP = "QD_ALLOW_HTTP"

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from quarterdeck.client import QuarterdeckError
 
+# The variable with the API key, which `connection.py` reads.
+KEY = "QD_KEY"
+
 _ERRNO = re.compile(r"\[Errno -?\d+\] ")
 
 
@@ -72,7 +75,6 @@ def _client_code(error: "QuarterdeckError") -> ExitCode:
 
 
 def _client_message(error: "QuarterdeckError") -> str:
-    from quarterdeck.cli.connection import KEY
     from quarterdeck.client import ConnectionFailed, Internal, Unauthorized
 
     if isinstance(error, Unauthorized):
