@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from quarterdeck.cli.action_text import answered, call_text, required, resolve_command, short
 from quarterdeck.cli.chat_actions import OpenActions
-from quarterdeck.cli.output import size
+from quarterdeck.cli.output import count_text, size
 from quarterdeck.client.models import Delivery, Delta, Event, EventType, ModelRetry, Outcome
 
 # More than the largest screen shows.
@@ -252,7 +252,7 @@ class Conversation:
         if run_id is not None:
             return CancelRun(run_id)
         if self.unsent:
-            return Stay(f"{_count(len(self.unsent), 'message')} not sent yet. Press Ctrl-C again to quit.")
+            return Stay(f"{count_text(len(self.unsent), 'message')} not sent yet. Press Ctrl-C again to quit.")
         if self._has_asked_to_quit:
             return Quit()
         self._has_asked_to_quit = True
@@ -404,13 +404,15 @@ class Conversation:
     def _context_trimmed(self, event: Event) -> list[Block]:
         dropped, cut = event.data.get("dropped_turns", 0), event.data.get("cut_turns", 0)
         notes = (
-            [f"{_count(dropped, 'earlier turn')} no longer fit in the model's context."] if dropped or not cut else []
+            [f"{count_text(dropped, 'earlier turn')} no longer fit in the model's context."]
+            if dropped or not cut
+            else []
         )
-        notes += [f"{_count(cut, 'text')} cut to fit in the model's context."] if cut else []
+        notes += [f"{count_text(cut, 'text')} cut to fit in the model's context."] if cut else []
         return [Block(Kind.NOTE, " ".join(notes))]
 
     def _context_compacted(self, event: Event) -> list[Block]:
-        dropped = _count(event.data.get("dropped_turns", 0), "earlier turn")
+        dropped = count_text(event.data.get("dropped_turns", 0), "earlier turn")
         return [Block(Kind.NOTE, f"{dropped} summarised to fit in the model's context.")]
 
     def _mcp_unavailable(self, event: Event) -> list[Block]:
@@ -427,7 +429,7 @@ class Conversation:
             moved = [one for one in self.queued if one.run_id == event.run_id]
             for one in moved:
                 one.run_id, one.stage = self.active_run, Stage.MOVED
-            blocks.append(Block(Kind.NOTE, f"{_count(len(moved), 'message')} moved to the next run."))
+            blocks.append(Block(Kind.NOTE, f"{count_text(len(moved), 'message')} moved to the next run."))
         return blocks
 
     def _run_cancelled(self, event: Event) -> list[Block]:
@@ -494,7 +496,3 @@ def _image_blocks(data: Mapping[str, Any]) -> list[Block]:
 def _waiting_blocks(data: Mapping[str, Any]) -> list[Block]:
     """A terminal shows the action itself."""
     return [Block(Kind.PROGRESS, required(data)), Block(Kind.PROGRESS, f"Answer with: {resolve_command(data)}")]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -182,7 +182,6 @@ Permissions = Annotated[
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-Label = Annotated[str, option("LABEL", "Label of the key.", parser=line)]
 FromDay = Annotated[str | None, option("DATE", "First day (UTC). Default: the last 30 days.", "--from", parser=day)]
 ToDay = Annotated[str | None, option("DATE", "Day after the last one (UTC).", "--to", parser=day)]
 
@@ -208,7 +207,6 @@ VersionArgument = Annotated[int | None, argument("VERSION", "Version number.", p
 OldVersion = Annotated[int, argument("A", "Old version.", parser=version_number)]
 NewVersion = Annotated[int, argument("B", "New version.", parser=version_number)]
 Latest = Annotated[bool, flag("--latest", "Always use the latest version again.")]
-Output = Annotated[str | None, option("FILE", "Output file. Use - for stdout.", "-o", "--output", parser=file_name)]
 
 
 def confirm(question: str, *, yes: bool) -> None:

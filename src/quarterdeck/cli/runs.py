@@ -10,7 +10,7 @@ from quarterdeck.cli import completion, find
 from quarterdeck.cli.action_text import fields_of, required, resolve_command, tokens_text
 from quarterdeck.cli.connection import open_client
 from quarterdeck.cli.options import AsJson, Limit, Profile, RunId, SessionId, SessionOfRun, argument
-from quarterdeck.cli.output import Column, cost_text, note, print_facts, print_json, print_list, say
+from quarterdeck.cli.output import Column, cost_text, count_text, note, print_facts, print_json, print_list, say
 from quarterdeck.client import Client, Forbidden, NotFound
 from quarterdeck.client.models import RunBody
 
@@ -89,8 +89,7 @@ def cancel(run_id: RunId, session: SessionOfRun = None, profile: Profile = None,
         return
     say(f"{run.state} {run.id}")
     if run.discarded_input_ids:
-        count = len(run.discarded_input_ids)
-        note(f"Discarded {count} input{'s' if count > 1 else ''} that the run had not read.")
+        note(f"Discarded {count_text(len(run.discarded_input_ids), 'input')} that the run had not read.")
 
 
 @app.command()
