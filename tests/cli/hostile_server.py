@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 from msgspec import inspect
 
-from quarterdeck.cli.command_client import CommandClient
+from quarterdeck.client import Client
 from quarterdeck.client.async_connection import AsyncConnection
 from quarterdeck.client.calls import Call, Response
 from quarterdeck.client.models import Event, EventType
@@ -54,7 +54,7 @@ def hostile_server(status: int = 200) -> Iterator[None]:
         return send(self, request, upload, download)
 
     with ExitStack() as patches:
-        patches.enter_context(patch.object(CommandClient, "_send", send))
+        patches.enter_context(patch.object(Client, "_send", send))
         patches.enter_context(patch.object(AsyncConnection, "_send", send_async))
         patches.enter_context(patch.object(Call, "_retry", lambda self, error, outcome: raise_(error)))
         patches.enter_context(patch.object(Call, "_result", lambda self, response: result(self._result_type)))

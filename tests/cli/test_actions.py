@@ -192,7 +192,7 @@ async def test_tools_and_limits_of_a_session(tmp_path: Path, server: Server, wor
     for options, words in (
         (("--policy", "add_note=maybe"), "TOOL=allow"),
         (("--max-cost-usd", "nan"), "US dollars"),
-        (("--max-tokens", "0"), "number of tokens"),
+        (("--max-tokens", "0"), "a whole number from 1"),
         (("--tools", "missing.json"), "missing.json: No such file"),
         (("--tools", "broken.json"), "not a JSON list of tools"),
         (("--tools", "tools.json", "--no-tools"), "either --tools or --no-tools"),

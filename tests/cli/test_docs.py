@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from quarterdeck.cli import connection
-from quarterdeck.cli.exit_codes import ExitCode
-from quarterdeck.cli.lazy_command import LazyCommand
-from quarterdeck.cli.main import SERVER_COMMANDS, root
+from quarterdeck.cli.errors import ExitCode
+from quarterdeck.cli.main import SERVER_COMMANDS, LazyCommand, root
 from quarterdeck.client import AsyncClient
 from quarterdeck.client.models import WebhookEvent
 from tests.cli.people import Person

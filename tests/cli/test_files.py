@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from quarterdeck.cli.tool_output import coloured, coloured_diff
+from quarterdeck.cli.chat_view import coloured, coloured_diff
 from quarterdeck.client import Client
 from tests.cli.people import Nearby, nearby
 from tests.cli.screen import terminal

@@ -8,8 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from quarterdeck.cli.lazy_command import LazyCommand
-from quarterdeck.cli.main import SERVER_COMMANDS, root
+from quarterdeck.cli.main import SERVER_COMMANDS, LazyCommand, root
 from tests.cli.command import qd_here_in
 from tests.cli.hostile_server import HOSTILE, ID, hostile_server
 from tests.cli.people import Nearby

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from quarterdeck.cli.server_settings import with_server
+from quarterdeck.cli.database import with_server
 from quarterdeck.core.settings import read_settings
 from quarterdeck.server.address import AddressError, free_address
 from quarterdeck.server.data_directory import Cluster, find_postmaster

@@ -17,7 +17,7 @@ from psycopg import AsyncConnection
 
 from quarterdeck.api_keys.model import CreateApiKeyBody, CreatedApiKeyBody
 from quarterdeck.blobs.blob_store import open_blob_store
-from quarterdeck.cli.server_settings import with_server
+from quarterdeck.cli.database import with_server
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.ids import created_at, first_id_at
 from quarterdeck.core.settings import DatabaseSettings, Settings

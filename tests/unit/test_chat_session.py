@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from quarterdeck.cli.chat_session import ChatSession
-from quarterdeck.cli.conversation_parts import Block, Kind
+from quarterdeck.cli.conversation import Block, Kind
 from quarterdeck.client import AsyncClient, TooManyRequests
 from quarterdeck.client.models import Event
 

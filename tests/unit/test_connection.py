@@ -4,17 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.cli import profiles
-from quarterdeck.cli.connection import LOCAL_URL, ConnectionInfo, connect
-from quarterdeck.cli.exit_codes import CliError
-from quarterdeck.cli.profiles import Login
+from quarterdeck.cli import connection
+from quarterdeck.cli.connection import LOCAL_URL, ConnectionInfo, Login, connect
+from quarterdeck.cli.errors import CliError
 
 STORED = Login("https://stored.example", "stored-key", "stored-workspace")
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profiles, "location", lambda: tmp_path / "config" / "profiles.json")
+    monkeypatch.setattr(connection, "profiles_file", lambda: tmp_path / "config" / "profiles.json")
 
 
 @pytest.mark.parametrize(
@@ -31,12 +30,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ids=["nothing", "workspace", "key", "url and key", "its own url", "empty"],
 )
 def test_the_environment_overrides_the_profile(environ: dict[str, str], expected: ConnectionInfo) -> None:
-    profiles.save("default", STORED)
+    connection.save_profile("default", STORED)
     assert connect(None, {f"QD_{name}": value for name, value in environ.items()}) == expected
 
 
 def test_a_named_profile_overrides_the_environment() -> None:
-    profiles.save("work", STORED)
+    connection.save_profile("work", STORED)
     found = connect("work", {"QD_URL": "https://u", "QD_KEY": "k", "QD_WORKSPACE": "w"})
     assert found == ConnectionInfo(STORED.url, STORED.key, STORED.workspace, "work")
 
@@ -50,5 +49,5 @@ def test_without_a_profile() -> None:
 
 
 def test_repr_does_not_show_the_key() -> None:
-    profiles.save("default", STORED)
+    connection.save_profile("default", STORED)
     assert STORED.key not in f"{STORED!r} {connect(None, {})!r}"

@@ -13,8 +13,7 @@ from prompt_toolkit.utils import get_cwidth
 from quarterdeck.cli import chat_view
 from quarterdeck.cli.chat_actions import AnswerPrompt, Field, InvalidAnswer
 from quarterdeck.cli.chat_view import block_lines, live_lines, plain_text, sanitized, shortened, wrap
-from quarterdeck.cli.conversation import CancelRun, Conversation, Quit, Stay
-from quarterdeck.cli.conversation_parts import Block, Kind, QueuedInput, Stage
+from quarterdeck.cli.conversation import Block, CancelRun, Conversation, Kind, QueuedInput, Quit, Stage, Stay
 from quarterdeck.cli.output import cut
 from quarterdeck.cli.watch import event_json, event_text
 from quarterdeck.client.models import Delivery, Delta, Event, ModelRetry, Outcome

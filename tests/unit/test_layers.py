@@ -19,10 +19,9 @@ MAX_DOCSTRING_LINES = 8
 # Modules of `cli` for operators, who have the server installed.
 OPERATOR_COMMANDS = {
     "cli.admin",
-    "cli.backups",
-    "cli.bundle_move",
     "cli.database",
-    "cli.error_messages",
+    # The errors of a database, imported after one has occurred.
+    "cli.errors",
     "cli.main",
     "cli.serve",
 }

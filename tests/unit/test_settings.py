@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from quarterdeck.cli.server_settings import with_server
+from quarterdeck.cli.database import with_server
 from quarterdeck.core.settings import (
     Settings,
     SettingsError,

@@ -1,15 +1,12 @@
 """Actions in words: what a run waits for, how it was answered, and the command that answers. Also costs and tokens."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from quarterdeck.cli.output import json_text
-from quarterdeck.client.models import ActionBody, ActionKind, ActionState
-
-if TYPE_CHECKING:
-    from quarterdeck.client.models import Usage
+from quarterdeck.cli.output import cost_text, json_text
+from quarterdeck.client.models import ActionBody, ActionKind, ActionState, Usage
 
 _TITLES = {
     ActionKind.APPROVAL: "Approval required",
@@ -152,13 +149,6 @@ def result_value(given: str) -> Any:
         return given
 
 
-def cost_text(cost_usd: float | None) -> str:
-    """Four digits for amounts below a dollar: one step often costs less than a cent."""
-    if cost_usd is None:
-        return "unknown"
-    return f"${cost_usd:,.2f}" if cost_usd >= 1 or cost_usd == 0 else f"${cost_usd:.4f}"
-
-
-def tokens_text(usage: "Usage") -> str:
+def tokens_text(usage: Usage) -> str:
     cached = f" ({usage.cached_tokens} cached)" if usage.cached_tokens else ""
     return f"{usage.input_tokens} in{cached}, {usage.output_tokens} out"

@@ -3,8 +3,7 @@
 import math
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
@@ -12,101 +11,94 @@ import typer
 from msgspec import UNSET, Struct
 
 from quarterdeck.cli import completion, find
-from quarterdeck.cli.arguments import ActionId
+from quarterdeck.cli.action_text import answer_options, answered, fields_of, result_value, subject
 from quarterdeck.cli.connection import open_client
-from quarterdeck.cli.exit_codes import UsageError
-from quarterdeck.cli.options import AsJson, Limit, Profile, json_object, text, usd
-from quarterdeck.cli.output import date_text, json_text, print_facts, print_json, print_list, read_input, say
-
-if TYPE_CHECKING:
-    from quarterdeck.client import Client
-    from quarterdeck.client.models import ActionBody
+from quarterdeck.cli.errors import CliError
+from quarterdeck.cli.options import (
+    AsJson,
+    Limit,
+    Profile,
+    argument,
+    choice,
+    flag,
+    json_object,
+    option,
+    or_unset,
+    read_input,
+    usd,
+    whole_number,
+)
+from quarterdeck.cli.output import json_text, print_facts, print_json, print_list, say
+from quarterdeck.client import Client, NotFound
+from quarterdeck.client.models import ActionBody, ActionKind, ActionState, Decision
 
 app = typer.Typer(rich_markup_mode=None, help="List and answer actions, for which runs wait.")
 
+ActionId = Annotated[str, argument("ACTION", "ID or ID prefix of the action.", complete=completion.actions)]
+
 _MAX_ARGUMENTS_CHARACTERS = 60
-
-
-class State(StrEnum):
-    OPEN = "open"
-    RESOLVED = "resolved"
-    EXPIRED = "expired"
-    CANCELLED = "cancelled"
-    ALL = "all"
-
-
-class Kind(StrEnum):
-    APPROVAL = "approval"
-    TOOL_RESULT = "tool_result"
-    UNKNOWN_OUTCOME = "unknown_outcome"
-    BUDGET = "budget"
+_STATES = (*ActionState, "all")
 
 
 @app.command("list")
 def list_(
     state: Annotated[
-        State, typer.Option(metavar="STATE", help="open, resolved, expired, cancelled or all. Default: open.")
-    ] = State.OPEN,
+        str, choice("STATE", "open, resolved, expired, cancelled or all. Default: open.", values=_STATES)
+    ] = "open",
     session: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "SESSION",
+            "Only actions of this session: ID, ID prefix or title.",
             "--session",
-            parser=text,
-            metavar="SESSION",
-            help="Only actions of this session: ID, ID prefix or title.",
-            autocompletion=completion.sessions,
+            complete=completion.sessions,
         ),
     ] = None,
     kind: Annotated[
-        Kind | None, typer.Option(metavar="KIND", help="approval, tool_result, unknown_outcome or budget.")
+        str | None, choice("KIND", "approval, tool_result, unknown_outcome or budget.", values=ActionKind)
     ] = None,
     limit: Limit = 50,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """List actions, newest first. A run waits until its open actions are answered."""
-    filters: dict[str, Any] = {
-        "state": None if state is State.ALL else state.value,
-        "kind": None if kind is None else kind.value,
-    }
+    filters: dict[str, Any] = {"state": None if state == "all" else state, "kind": kind}
     with open_client(profile) as client:
         session_id = None if session is None else find.session_id(client, session)
         print_list(
             client.iter_actions(session_id=session_id, page_size=min(limit, 200), **filters),
-            limit,
             ("ID", "AGE", "SESSION", "KIND", "STATE", "TOOL", "ARGUMENTS", "EXPIRES"),
             _row,
+            "Nothing is waiting for an answer." if state == "open" else "No actions.",
+            limit,
             as_json=as_json,
-            empty="Nothing is waiting for an answer." if state is State.OPEN else "No actions.",
         )
 
 
 @app.command()
 def show(action: ActionId, profile: Profile = None, as_json: AsJson = False) -> None:
     """Show an action, with all arguments and its answer."""
-    from quarterdeck.cli.action_text import answer_options, answered, fields_of, subject
-
     with open_client(profile) as client:
         found = find.action(client, action)
         title = _title(client, found.session_id)
     if as_json:
         print_json(found)
         return
-    is_open, is_answered = (found.state.value == state for state in (State.OPEN, State.RESOLVED))
+    is_open, is_answered = found.state is ActionState.OPEN, found.state is ActionState.RESOLVED
     print_facts(
         [
-            ("action", str(found.id)),
+            ("action", found.id),
             ("session", f"{found.session_id} {title}".rstrip()),
-            ("run", str(found.run_id)),
-            ("kind", found.kind.value),
-            ("state", found.state.value),
+            ("run", found.run_id),
+            ("kind", found.kind),
+            ("state", found.state),
             ("reason", found.reason),
             ("tool", found.tool),
             ("arguments", None if found.arguments is None else json_text(found.arguments, indent=2)),
             ("limit", None if found.reached is None else subject(fields_of(found))),
-            ("created", date_text(found.created_at)),
-            ("expires", date_text(found.expires_at) if is_open else None),
-            ("answered" if is_answered else found.state.value, date_text(found.resolved_at) or None),
+            ("created", found.created_at),
+            ("expires", found.expires_at if is_open else None),
+            ("answered" if is_answered else found.state.value, found.resolved_at),
             ("answer", answered(fields_of(found)) if is_answered else None),
             ("options", answer_options(found.kind) if is_open else None),
         ]
@@ -129,61 +121,49 @@ class Answer(Struct, frozen=True):
 
 
 class Rule(Struct, frozen=True):
-    kind: Kind
+    kind: ActionKind
     # Options that fit the decision.
     allowed: tuple[str, ...] = ()
 
 
 # By decision. None: the result of a tool of the caller.
 _RULES: dict[str | None, Rule] = {
-    "allow": Rule(Kind.APPROVAL, ("arguments", "remember")),
-    "deny": Rule(Kind.APPROVAL, ("message",)),
-    "retry": Rule(Kind.UNKNOWN_OUTCOME),
-    "done": Rule(Kind.UNKNOWN_OUTCOME, ("result",)),
-    "failed": Rule(Kind.UNKNOWN_OUTCOME, ("result",)),
-    "raise": Rule(Kind.BUDGET, ("max_tokens", "max_cost_usd")),
-    "stop": Rule(Kind.BUDGET),
-    None: Rule(Kind.TOOL_RESULT, ("result", "error")),
+    "allow": Rule(ActionKind.APPROVAL, ("arguments", "remember")),
+    "deny": Rule(ActionKind.APPROVAL, ("message",)),
+    "retry": Rule(ActionKind.UNKNOWN_OUTCOME),
+    "done": Rule(ActionKind.UNKNOWN_OUTCOME, ("result",)),
+    "failed": Rule(ActionKind.UNKNOWN_OUTCOME, ("result",)),
+    "raise": Rule(ActionKind.BUDGET, ("max_tokens", "max_cost_usd")),
+    "stop": Rule(ActionKind.BUDGET),
+    None: Rule(ActionKind.TOOL_RESULT, ("result", "error")),
 }
 
 
 @app.command()
 def resolve(
     action: ActionId,
-    allow: Annotated[bool, typer.Option("--allow", help="Approval: allow the call.")] = False,
-    deny: Annotated[bool, typer.Option("--deny", help="Approval: deny the call.")] = False,
-    message: Annotated[
-        str | None, typer.Option(parser=text, metavar="TEXT", help="With --deny: message for the model.")
-    ] = None,
+    allow: Annotated[bool, flag("--allow", "Approval: allow the call.")] = False,
+    deny: Annotated[bool, flag("--deny", "Approval: deny the call.")] = False,
+    message: Annotated[str | None, option("TEXT", "With --deny: message for the model.")] = None,
     arguments: Annotated[
         dict[str, Any] | None,
-        typer.Option(
-            parser=json_object, metavar="JSON", help="With --allow: arguments to use instead of those of the model."
-        ),
+        option("JSON", "With --allow: arguments to use instead of those of the model.", parser=json_object),
     ] = None,
-    remember: Annotated[
-        bool, typer.Option("--remember", help="With --allow: allow this tool for the rest of the session.")
-    ] = False,
-    retry: Annotated[bool, typer.Option("--retry", help="Unknown outcome: carry out the call again.")] = False,
-    done: Annotated[bool, typer.Option("--done", help="Unknown outcome: the call took effect.")] = False,
-    failed: Annotated[bool, typer.Option("--failed", help="Unknown outcome: the call did not take effect.")] = False,
-    raise_: Annotated[bool, typer.Option("--raise", help="Budget: raise the limit and continue.")] = False,
-    stop: Annotated[bool, typer.Option("--stop", help="Budget: end the run.")] = False,
+    remember: Annotated[bool, flag("--remember", "With --allow: allow this tool for the rest of the session.")] = False,
+    retry: Annotated[bool, flag("--retry", "Unknown outcome: carry out the call again.")] = False,
+    done: Annotated[bool, flag("--done", "Unknown outcome: the call took effect.")] = False,
+    failed: Annotated[bool, flag("--failed", "Unknown outcome: the call did not take effect.")] = False,
+    raise_: Annotated[bool, flag("--raise", "Budget: raise the limit and continue.")] = False,
+    stop: Annotated[bool, flag("--stop", "Budget: end the run.")] = False,
     max_tokens: Annotated[
-        int | None, typer.Option(min=1, metavar="COUNT", help="With --raise: the new limit of tokens.")
+        int | None, option("COUNT", "With --raise: the new limit of tokens.", parser=whole_number(1, 2**53))
     ] = None,
-    max_cost_usd: Annotated[
-        float | None, typer.Option(parser=usd, metavar="USD", help="With --raise: the new limit of cost.")
-    ] = None,
+    max_cost_usd: Annotated[float | None, option("USD", "With --raise: the new limit of cost.", parser=usd)] = None,
     result: Annotated[
         str | None,
-        typer.Option(
-            parser=text,
-            metavar="RESULT",
-            help="Result of the tool: JSON, or text if it is not valid JSON. Use - to read it from stdin.",
-        ),
+        option("RESULT", "Result of the tool: JSON, or text if it is not valid JSON. Use - to read it from stdin."),
     ] = None,
-    error: Annotated[bool, typer.Option("--error", help="With --result: the call failed.")] = False,
+    error: Annotated[bool, flag("--error", "With --result: the call failed.")] = False,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -200,7 +180,6 @@ def resolve(
     if as_json:
         print_json(resolved)
         return
-    from quarterdeck.cli.action_text import answered, fields_of
 
     say(f"{answered(fields_of(resolved))} {resolved.id}")
 
@@ -208,18 +187,18 @@ def resolve(
 def _decision(given: list[str], answer: Answer) -> str | None:
     """The decision, if the other options fit it."""
     if len(given) > 1:
-        raise UsageError(f"Use only one of {_options(given)}")
+        raise CliError(f"Use only one of {_options(given)}")
     decision = given[0] if given else None
     if decision is None and answer.result is None:
-        raise UsageError(
+        raise CliError(
             "No answer given. Approvals: --allow or --deny. Tool results: --result. Unknown outcomes: --retry, --done "
             "or --failed. Budgets: --raise or --stop."
         )
     wrong = [name for name in answer.given() if name not in _RULES[decision].allowed]
     if wrong:
-        raise UsageError(f"{_options(wrong)} cannot be used with --{decision or 'result'}")
+        raise CliError(f"{_options(wrong)} cannot be used with --{decision or 'result'}")
     if decision == "raise" and not answer.given():
-        raise UsageError("Use --max-tokens or --max-cost-usd to set the new limit")
+        raise CliError("Use --max-tokens or --max-cost-usd to set the new limit")
     return decision
 
 
@@ -227,36 +206,25 @@ def _options(names: list[str]) -> str:
     return ", ".join(f"--{name.replace('_', '-')}" for name in names)
 
 
-def _check_kind(found: "ActionBody", kind: Kind) -> None:
-    from quarterdeck.cli.action_text import answer_options
-
-    if found.kind.value != kind.value:
-        raise UsageError(f"This action is of the kind {found.kind}. Use {answer_options(found.kind)}.")
+def _check_kind(found: ActionBody, kind: ActionKind) -> None:
+    if found.kind is not kind:
+        raise CliError(f"This action is of the kind {found.kind}. Use {answer_options(found.kind)}.")
 
 
 def _body(decision: str | None, answer: Answer) -> dict[str, Any]:
-    from quarterdeck.cli.action_text import result_value
-    from quarterdeck.client.models import Decision
-
     return {
         "decision": UNSET if decision is None else Decision(decision),
-        "message": _or_unset(answer.message),
-        "arguments": _or_unset(answer.arguments),
+        "message": or_unset(answer.message),
+        "arguments": or_unset(answer.arguments),
         "remember": "session" if answer.remember else UNSET,
         "result": UNSET if answer.result is None else result_value(read_input(answer.result)),
-        "is_error": _or_unset(answer.error),
-        "max_tokens": _or_unset(answer.max_tokens),
-        "max_cost_usd": _or_unset(answer.max_cost_usd),
+        "is_error": or_unset(answer.error),
+        "max_tokens": or_unset(answer.max_tokens),
+        "max_cost_usd": or_unset(answer.max_cost_usd),
     }
 
 
-def _or_unset(given: Any) -> Any:
-    return UNSET if given is None else given
-
-
-def _title(client: "Client", session_id: UUID) -> str:
-    from quarterdeck.client import NotFound
-
+def _title(client: Client, session_id: UUID) -> str:
     try:
         return client.get_session(session_id).title or ""
     except NotFound:
@@ -264,19 +232,17 @@ def _title(client: "Client", session_id: UUID) -> str:
         return ""
 
 
-def _row(action: "ActionBody") -> list[str]:
-    from quarterdeck.cli.action_text import fields_of, subject
-
+def _row(action: ActionBody) -> list[object]:
     now = datetime.now(UTC)
-    is_open = action.state.value == State.OPEN
+    is_open = action.state is ActionState.OPEN
     what = subject(fields_of(action)) if action.reached is not None else _compact(action.arguments)
     return [
-        str(action.id),
+        action.id,
         _span(now - action.created_at),
-        str(action.session_id),
-        action.kind.value,
-        action.state.value,
-        action.tool or "",
+        action.session_id,
+        action.kind,
+        action.state,
+        action.tool,
         what,
         f"in {_span(action.expires_at - now, math.ceil)}" if is_open else "",
     ]

@@ -4,23 +4,66 @@ import difflib
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
+import yaml
 from msgspec import Meta, Struct
 
 from quarterdeck.agents.configuration import Limit, Limits, SessionSkill, ToolPolicy
 from quarterdeck.cli import find
-from quarterdeck.cli.agent_template import AGENT_YAML, INSTRUCTIONS
-from quarterdeck.cli.exit_codes import CliError, ExitCode
+from quarterdeck.cli.errors import CliError
 from quarterdeck.cli.session_options import split_version
+from quarterdeck.client import Client
 from quarterdeck.core.text_types import Line
 from quarterdeck.models.model import ModelOptions
 from quarterdeck.sandbox.manifest import WorkspaceKind
 from quarterdeck.tools.model import ToolSpec
 
-if TYPE_CHECKING:
-    from quarterdeck.client import Client
+# The files that `qd agents init` writes.
+
+INSTRUCTIONS = "Say who the agent is, what it is asked to do, and how it answers.\n"
+AGENT_YAML = """\
+# What sessions of this agent use, besides instructions.md. `qd agents push` makes a version of it.
+# Remove the # of what you need. Everything has a default.
+
+# `provider:name`, or demo. `qd models` lists models. Default: that of the server.
+# model: demo
+
+# settings:
+#   temperature: 0.3
+#   max_output_tokens: 4000
+#   reasoning_effort: low        # low, medium or high
+
+# Names or IDs, with @VERSION to stay at a version. `qd skills list` shows them.
+# skills:
+#   - house-style
+#   - release-notes@2
+
+# Names or IDs. `qd mcp list` shows them.
+# mcp_servers:
+#   - tracker
+
+# allow, ask or deny, by name of a tool or by prefix.
+# tool_policy:
+#   bash: ask
+#   tracker__*: allow
+
+# For one run and for all runs of a session together.
+# limits:
+#   run: {max_cost_usd: 2.50}
+#   session: {max_tokens: 2000000}
+
+# sandbox: files and commands in a sandbox. none: neither.
+# workspace: sandbox
+
+# Tools that your program carries out: a list with name, description and parameters, or a JSON file with that list.
+# client_tools: tools.json
+
+# The answer is JSON that matches this JSON Schema: an object, or a JSON file.
+# output_schema: answer.json
+"""
+
 
 AGENT_FILE = "agent.yaml"
 INSTRUCTIONS_FILE = "instructions.md"
@@ -77,7 +120,7 @@ def read_agent_folder(folder: Path) -> AgentFolder:
             return None
 
     if not folder.is_dir():
-        raise CliError(f"{folder}: no such folder", ExitCode.INVALID_INPUT)
+        raise CliError(f"{folder}: no such folder")
     text = attempt(lambda: _text(folder / AGENT_FILE))
     instructions = attempt(lambda: _text(folder / INSTRUCTIONS_FILE))
     file = None if text is None else attempt(lambda: _agent_file(folder / AGENT_FILE, text))
@@ -90,13 +133,13 @@ def read_agent_folder(folder: Path) -> AgentFolder:
         schema = attempt(lambda: _json_file(schema_path, dict[str, Any]))
     if faults:
         more = f" ({len(faults) - 1} more: {'; '.join(faults[1:])})" if len(faults) > 1 else ""
-        raise CliError(f"{faults[0]}{more}", ExitCode.INVALID_INPUT)
+        raise CliError(f"{faults[0]}{more}")
     assert file is not None, "an error otherwise"
     is_template = (text, instructions) == (AGENT_YAML, INSTRUCTIONS)
     return AgentFolder(file, (instructions or "").strip() or None, tools or [], schema, is_template)
 
 
-def configuration(client: "Client", found: AgentFolder) -> dict[str, Any]:
+def configuration(client: Client, found: AgentFolder) -> dict[str, Any]:
     """The fields of a version, with IDs in place of names."""
     return {
         "model": found.file.model,
@@ -112,7 +155,7 @@ def configuration(client: "Client", found: AgentFolder) -> dict[str, Any]:
     }
 
 
-def _session_skill(client: "Client", given: str) -> SessionSkill:
+def _session_skill(client: Client, given: str) -> SessionSkill:
     """SKILL or SKILL@VERSION."""
     name, version = split_version(given)
     return SessionSkill(find.skill(client, name).id, version)
@@ -128,8 +171,6 @@ def _text(path: Path) -> str:
 
 
 def _agent_file(path: Path, text: str) -> AgentFile:
-    import yaml
-
     try:
         given = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
@@ -167,4 +208,4 @@ def _converted(path: Path, given: object, kind: type[Parsed]) -> Parsed:
 
 
 def _fault(path: Path, message: str, line: int | None = None) -> CliError:
-    return CliError(f"{path}{'' if line is None else f':{line}'}: {message}", ExitCode.INVALID_INPUT)
+    return CliError(f"{path}{'' if line is None else f':{line}'}: {message}")

@@ -1,43 +1,68 @@
 """`qd agents`."""
 
-from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 import typer
 
 from quarterdeck.cli import find
-from quarterdeck.cli.arguments import AgentId
+from quarterdeck.cli.agent_folder import (
+    AGENT_FILE,
+    AGENT_YAML,
+    INSTRUCTIONS,
+    INSTRUCTIONS_FILE,
+    configuration,
+    read_agent_folder,
+)
 from quarterdeck.cli.connection import open_client
-from quarterdeck.cli.exit_codes import CliError, ExitCode, UsageError
-from quarterdeck.cli.options import AsJson, Limit, Profile, day, file_name, line, text
+from quarterdeck.cli.errors import CliError
+from quarterdeck.cli.options import (
+    AgentId,
+    AsJson,
+    FromDay,
+    Latest,
+    Limit,
+    NewVersion,
+    OldVersion,
+    Profile,
+    ToDay,
+    VersionArgument,
+    argument,
+    file_name,
+    flag,
+    line,
+)
 from quarterdeck.cli.output import (
     Column,
-    actor_name,
     cell,
-    date_text,
+    cost_text,
+    created_text,
     note,
     print_diff,
     print_facts,
     print_json,
     print_list,
+    print_result,
     print_table,
     say,
 )
-
-if TYPE_CHECKING:
-    from quarterdeck.client import Client
-    from quarterdeck.client.models import AgentBody, AgentVersionBody, AgentVersionItem, AgentVersionStats, FieldDiff
+from quarterdeck.client import Client
+from quarterdeck.client.models import (
+    AgentBody,
+    AgentConfiguration,
+    AgentVersionBody,
+    AgentVersionItem,
+    AgentVersionStats,
+    FieldDiff,
+)
 
 app = typer.Typer(rich_markup_mode=None, help="Create, push, compare and roll back agents.")
-
-Version = Annotated[int | None, typer.Argument(min=1, max=2**31 - 1, metavar="VERSION", help="Version number.")]
 
 
 @app.command("list")
 def list_(
-    archived: Annotated[bool, typer.Option("--archived", help="List archived agents.")] = False,
+    archived: Annotated[bool, flag("--archived", "List archived agents.")] = False,
     limit: Limit = 50,
     profile: Profile = None,
     as_json: AsJson = False,
@@ -46,53 +71,43 @@ def list_(
     with open_client(profile) as client:
         print_list(
             client.iter_agents(archived=archived),
-            limit,
             ("ID", "NAME", Column("LATEST", right=True), "IN USE", "MODEL", "CREATED"),
             _row,
+            "No archived agents." if archived else "No agents yet.",
+            limit,
             as_json=as_json,
-            empty="No archived agents." if archived else "No agents yet.",
         )
 
 
 @app.command()
-def init(
-    folder: Annotated[
-        str, typer.Argument(parser=file_name, metavar="DIR", help="Folder of the agent. Created if needed.")
-    ],
-) -> None:
+def init(folder: Annotated[str, argument("DIR", "Folder of the agent. Created if needed.", parser=file_name)]) -> None:
     """Create a folder with an agent.yaml and an instructions.md to start from."""
-    from quarterdeck.cli.agent_folder import AGENT_FILE, INSTRUCTIONS_FILE
-    from quarterdeck.cli.agent_template import AGENT_YAML, INSTRUCTIONS
-
     path = Path(folder)
     files = {path / AGENT_FILE: AGENT_YAML, path / INSTRUCTIONS_FILE: INSTRUCTIONS}
     try:
         path.mkdir(parents=True, exist_ok=True)
         for file in files:
             if file.exists():
-                raise CliError(f"{file}: already exists", ExitCode.INVALID_INPUT)
+                raise CliError(f"{file}: already exists")
         for file, content in files.items():
             file.write_text(content, "utf-8")
     except FileExistsError:
-        raise CliError(f"{path}: not a folder", ExitCode.INVALID_INPUT) from None
+        raise CliError(f"{path}: not a folder") from None
     except OSError as error:
-        raise CliError(f"{path}: {error.strerror}", ExitCode.INVALID_INPUT) from None
+        raise CliError(f"{path}: {error.strerror}") from None
     say("\n".join(f"wrote {file}" for file in files))
 
 
 @app.command()
 def push(
     agent: AgentId,
-    folder: Annotated[str, typer.Argument(parser=file_name, metavar="DIR", help="Folder of the agent.")],
-    create: Annotated[bool, typer.Option("--create", help="Create the agent if it does not exist.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Push even if nothing has changed.")] = False,
+    folder: Annotated[str, argument("DIR", "Folder of the agent.", parser=file_name)],
+    create: Annotated[bool, flag("--create", "Create the agent if it does not exist.")] = False,
+    force: Annotated[bool, flag("--force", "Push even if nothing has changed.")] = False,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Push a folder as the next version of an agent. It is checked first."""
-    from quarterdeck.cli.agent_folder import configuration, read_agent_folder
-    from quarterdeck.client.models import AgentConfiguration
-
     found = read_agent_folder(Path(folder))
     if found.is_template and not force:
         raise _refused(f"{folder} is the unchanged template of `qd agents init`")
@@ -108,16 +123,13 @@ def push(
             pushed = client.get_agent_version(target.id, 1)
         else:
             pushed = client.push_agent_version(target.id, **fields)
-    if as_json:
-        print_json(pushed)
-    else:
-        say(f"pushed {target.name} version {pushed.version}")
+    print_result(pushed, f"pushed {target.name} version {pushed.version}", as_json=as_json)
     if target.default_version is not None:
         note(f"Sessions still use version {target.default_version}. See `qd agents rollback --latest`.")
 
 
 @app.command()
-def show(agent: AgentId, version: Version = None, profile: Profile = None, as_json: AsJson = False) -> None:
+def show(agent: AgentId, version: VersionArgument = None, profile: Profile = None, as_json: AsJson = False) -> None:
     """Show an agent and the content of a version. Default: the version that sessions use."""
     with open_client(profile) as client:
         found = find.agent(client, agent)
@@ -128,11 +140,11 @@ def show(agent: AgentId, version: Version = None, profile: Profile = None, as_js
         return
     print_facts(
         [
-            ("agent", str(found.id)),
+            ("agent", found.id),
             ("name", found.name),
             ("in use", _used(found) or "no version yet"),
-            ("created", f"{date_text(found.created_at)} by {actor_name(found.created_by)}"),
-            ("archived", date_text(found.archived_at) or None),
+            ("created", created_text(found)),
+            ("archived", found.archived_at),
             *([] if content is None else _content(content)),
         ]
     )
@@ -146,22 +158,16 @@ def versions(agent: AgentId, limit: Limit = 50, profile: Profile = None, as_json
         used = target.default_version or target.latest_version
         print_list(
             client.iter_agent_versions(target.id),
-            limit,
             (Column("VERSION", right=True), "IN USE", "MODEL", "PUSHED", "BY"),
             lambda version: _version_row(version, used),
+            "No versions.",
+            limit,
             as_json=as_json,
-            empty="No versions.",
         )
 
 
 @app.command()
-def diff(
-    agent: AgentId,
-    base: Annotated[int, typer.Argument(min=1, max=2**31 - 1, metavar="A", help="Old version.")],
-    head: Annotated[int, typer.Argument(min=1, max=2**31 - 1, metavar="B", help="New version.")],
-    profile: Profile = None,
-    as_json: AsJson = False,
-) -> None:
+def diff(agent: AgentId, base: OldVersion, head: NewVersion, profile: Profile = None, as_json: AsJson = False) -> None:
     """Show the fields that differ between two versions."""
     with open_client(profile) as client:
         found = client.diff_agent_versions(find.agent(client, agent).id, base=base, head=head)
@@ -177,14 +183,14 @@ def diff(
 @app.command()
 def rollback(
     agent: AgentId,
-    version: Version = None,
-    latest: Annotated[bool, typer.Option("--latest", help="Always use the latest version again.")] = False,
+    version: VersionArgument = None,
+    latest: Latest = False,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Set the version that sessions use. It applies from their next run on, unless they pin one."""
     if (version is None) is not latest:
-        raise UsageError("Use either VERSION or --latest")
+        raise CliError("Use either VERSION or --latest")
     with open_client(profile) as client:
         changed = client.change_agent(find.agent(client, agent).id, default_version=version)
     if as_json:
@@ -196,24 +202,11 @@ def rollback(
 
 @app.command()
 def stats(
-    agent: AgentId,
-    from_: Annotated[
-        date | None,
-        typer.Option("--from", parser=day, metavar="DATE", help="First day (UTC). Default: the last 30 days."),
-    ] = None,
-    to: Annotated[
-        date | None, typer.Option("--to", parser=day, metavar="DATE", help="Day after the last one (UTC).")
-    ] = None,
-    profile: Profile = None,
-    as_json: AsJson = False,
+    agent: AgentId, from_: FromDay = None, to: ToDay = None, profile: Profile = None, as_json: AsJson = False
 ) -> None:
     """Show runs, failures, cost and duration of each version."""
     with open_client(profile) as client:
-        found = client.get_agent_stats(
-            find.agent(client, agent).id,
-            from_=None if from_ is None else from_.isoformat(),
-            to=None if to is None else to.isoformat(),
-        )
+        found = client.get_agent_stats(find.agent(client, agent).id, from_=from_, to=to)
     if as_json:
         print_json(found)
         return
@@ -232,8 +225,7 @@ def archive(agent: AgentId, profile: Profile = None) -> None:
 
 @app.command()
 def unarchive(
-    agent: Annotated[str, typer.Argument(parser=text, metavar="AGENT", help="ID or name of the archived agent.")],
-    profile: Profile = None,
+    agent: Annotated[str, argument("AGENT", "ID or name of the archived agent.")], profile: Profile = None
 ) -> None:
     """Unarchive an agent."""
     with open_client(profile) as client:
@@ -242,7 +234,7 @@ def unarchive(
     say(f"unarchived {found.name}")
 
 
-def _check_changed(client: "Client", target: "AgentBody", fields: dict[str, Any]) -> None:
+def _check_changed(client: Client, target: AgentBody, fields: dict[str, Any]) -> None:
     if target.latest_version is None:
         return
     latest = client.get_agent_version(target.id, target.latest_version)
@@ -251,10 +243,10 @@ def _check_changed(client: "Client", target: "AgentBody", fields: dict[str, Any]
 
 
 def _refused(reason: str) -> CliError:
-    return CliError(f"{reason}. Use --force to push anyway.", ExitCode.INVALID_INPUT)
+    return CliError(f"{reason}. Use --force to push anyway.")
 
 
-def _print_field(field: "FieldDiff") -> None:
+def _print_field(field: FieldDiff) -> None:
     if field.diff is None:
         say(f"{field.field.value}: {_value(field.before)} → {_value(field.after)}")
     else:
@@ -266,7 +258,7 @@ def _value(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _content(version: "AgentVersionBody") -> list[tuple[str, str | None]]:
+def _content(version: AgentVersionBody) -> list[tuple[str, str | None]]:
     """Of fields that are set. Those with a structure as JSON."""
     values: dict[str, Any] = msgspec.to_builtins(version)
     names = ("settings", "skills", "mcp_servers", "client_tools", "tool_policy", "limits", "output_schema")
@@ -287,31 +279,29 @@ def _without_nulls(value: Any) -> Any:
     return {name: each for name, each in found.items() if each is not None and each != {}}
 
 
-def _row(agent: "AgentBody") -> list[str]:
+def _row(agent: AgentBody) -> list[object]:
     latest = "" if agent.latest_version is None else str(agent.latest_version)
     model = agent.model or ("Default" if latest else "")
-    return [str(agent.id), cell(agent.name), latest, _used(agent), cell(model), date_text(agent.created_at)]
+    return [agent.id, cell(agent.name), latest, _used(agent), cell(model), agent.created_at]
 
 
-def _used(agent: "AgentBody") -> str:
+def _used(agent: AgentBody) -> str:
     if agent.latest_version is None:
         return ""
     return "Latest (auto-update)" if agent.default_version is None else f"Pinned to version {agent.default_version}"
 
 
-def _version_row(version: "AgentVersionItem", used: int | None) -> list[str]:
+def _version_row(version: AgentVersionItem, used: int | None) -> list[object]:
     return [
-        str(version.version),
-        "yes" if version.version == used else "",
+        version.version,
+        version.version == used,
         cell(version.model or "Default"),
-        date_text(version.created_at),
-        actor_name(version.created_by),
+        version.created_at,
+        version.created_by,
     ]
 
 
-def _stats_row(stats: "AgentVersionStats") -> list[str]:
-    from quarterdeck.cli.action_text import cost_text
-
+def _stats_row(stats: AgentVersionStats) -> list[object]:
     counts = (stats.version, stats.runs, stats.failures, stats.input_tokens, stats.output_tokens)
     seconds = (stats.mean_seconds, stats.p50_seconds, stats.p95_seconds)
     durations = ["" if each is None else f"{each:.1f} s" for each in seconds]

@@ -13,8 +13,7 @@ from uuid import UUID, uuid4
 from msgspec import UNSET
 
 from quarterdeck.cli.connection import ConnectionInfo
-from quarterdeck.cli.conversation import Conversation
-from quarterdeck.cli.conversation_parts import Attached, Block, Kind
+from quarterdeck.cli.conversation import Attached, Block, Conversation, Kind
 from quarterdeck.client import (
     ApiError,
     AsyncClient,

@@ -24,8 +24,7 @@ from prompt_toolkit.renderer import print_formatted_text
 from quarterdeck.cli.chat_actions import AnswerPrompt, Field, InvalidAnswer
 from quarterdeck.cli.chat_session import ChatSession, run_until_first
 from quarterdeck.cli.chat_view import STYLE, Fragments, block_lines, live_lines
-from quarterdeck.cli.conversation import CancelRun, Quit
-from quarterdeck.cli.conversation_parts import Block, Kind
+from quarterdeck.cli.conversation import Block, CancelRun, Kind, Quit
 from quarterdeck.client.models import Delivery
 from quarterdeck.core.text_types import storable
 

@@ -4,6 +4,7 @@ Texts of other users can be a megabyte long, in one line or in a million. The ti
 most linearly, and the screen shows the beginning only: while text is printed, no key is read.
 """
 
+import re
 from collections.abc import Iterator
 
 from prompt_toolkit.formatted_text import ANSI, split_lines, to_formatted_text
@@ -12,21 +13,54 @@ from prompt_toolkit.utils import get_cwidth
 
 from quarterdeck.cli.action_text import required
 from quarterdeck.cli.chat_actions import Field, hint
-from quarterdeck.cli.conversation import Conversation
-from quarterdeck.cli.conversation_parts import Block, Kind, LiveText, QueuedInput, Stage
-from quarterdeck.cli.output import LINE_BREAK, SEQUENCE, UNSAFE, cut
-from quarterdeck.cli.tool_output import coloured, coloured_diff, without_colours
+from quarterdeck.cli.conversation import Block, Conversation, Kind, LiveText, QueuedInput, Stage
+from quarterdeck.cli.output import DIFF_STYLES, LINE_BREAK, SEQUENCE, UNSAFE, cut
+
+# Output of tools in the terminal: colours of programs are kept, all other escape sequences are removed, and diffs are
+# coloured.
+
+# Bounded, as the reader of such sequences converts their numbers.
+_COLOURS = re.compile("\x1b\\[[0-9;]{0,40}m")
+_RESET = "\x1b[0m"
+_DIFF_CODES = {"bold": "\x1b[1m", "cyan": "\x1b[36m", "green": "\x1b[32m", "red": "\x1b[31m"}
+
+
+def coloured(text: str) -> str:
+    """The output of a program with its colours, and nothing else that a terminal would interpret. Of a line that the
+    program has written over, the last text remains."""
+    lines = LINE_BREAK.sub("\n", text).split("\n")
+    shown = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
+    parts = []
+    end = 0
+    for sequence in SEQUENCE.finditer(shown):
+        parts.append(UNSAFE.sub("", shown[end : sequence.start()]))
+        if _COLOURS.fullmatch(sequence[0]):
+            parts.append(sequence[0])
+        end = sequence.end()
+    parts.append(UNSAFE.sub("", shown[end:]))
+    found = "".join(parts)
+    return found + _RESET if "\x1b" in found else found
+
+
+def coloured_diff(text: str) -> str:
+    """A diff has no colours of its own."""
+    return "\n".join(_coloured_diff_lines(without_colours(text)))
+
+
+def _coloured_diff_lines(text: str) -> Iterator[str]:
+    for line in text.split("\n"):
+        code = next((_DIFF_CODES[style] for mark, style in DIFF_STYLES if line.startswith(mark)), "")
+        yield f"{code}{line}{_RESET}" if code else line
+
+
+def without_colours(text: str) -> str:
+    return _COLOURS.sub("", coloured(text))
+
 
 Fragments = list[tuple[str, str]]
 
 STYLE = Style.from_dict(
-    {
-        "marker": "ansicyan bold",
-        "input": "bold",
-        "quiet": "dim",
-        "warning": "ansiyellow",
-        "prompt": "",
-    }
+    {"marker": "ansicyan bold", "input": "bold", "quiet": "dim", "warning": "ansiyellow", "prompt": ""}
 )
 
 _TAB_COLUMNS = 4

@@ -1,28 +1,136 @@
 """The state of a conversation as `qd chat` shows it: messages, queued inputs, the active run. Takes events and returns
 blocks to show. No I/O and no clock."""
 
+import re
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 from math import ceil
 from typing import Any
 from uuid import UUID
 
 from msgspec import Struct
 
-from quarterdeck.cli.action_text import answered, required, resolve_command, short
+from quarterdeck.cli.action_text import answered, call_text, required, resolve_command, short
 from quarterdeck.cli.chat_actions import OpenActions
-from quarterdeck.cli.conversation_parts import (
-    Attached,
-    Block,
-    Kind,
-    LiveText,
-    QueuedInput,
-    Stage,
-    cut_off_text,
-    ignored_text,
-)
-from quarterdeck.cli.output import size
-from quarterdeck.cli.tool_output import call_line, is_diff
+from quarterdeck.cli.output import count_text, size
 from quarterdeck.client.models import Delivery, Delta, Event, EventType, ModelRetry, Outcome
+
+# More than the largest screen shows.
+_LIVE_END_CHARACTERS = 64 * 1024
+
+
+class Kind(StrEnum):
+    INPUT = "input"
+    ANSWER = "answer"
+    TOOL = "tool"
+    # What a command has printed.
+    OUTPUT = "output"
+    DIFF = "diff"
+    NOTE = "note"
+    WARNING = "warning"
+    # A state change. A terminal shows the state itself; other outputs print a line.
+    PROGRESS = "progress"
+
+
+class Block(Struct, frozen=True):
+    kind: Kind
+    text: str
+
+
+def cut_off_text(data: Mapping[str, Any]) -> str | None:
+    """Of an event message. None: the answer is complete."""
+    match data.get("cut_off"):
+        case None:
+            return None
+        case "length":
+            return "Cut off: the answer reached the limit of output tokens."
+        case _:
+            return "Cut off: the content filter of the provider ended the answer."
+
+
+def ignored_text(data: Mapping[str, Any]) -> str:
+    """Of an event settings.ignored."""
+    return f"Not sent, because {data.get('model', '')} does not take it: {', '.join(data.get('settings') or [])}."
+
+
+class Stage(StrEnum):
+    """How far an input has come. The values are shown to the user."""
+
+    SENDING = "Sending"
+    STARTED = "Started a run"
+    STEERED = "Steered the run"
+    MOVED = "Moved to the next run"
+    PENDING = "Queued behind the current run"
+
+
+class Attached(Struct, frozen=True):
+    """A file of an input."""
+
+    name: str
+    bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.name} ({size(self.bytes)})"
+
+
+# Compared by identity: texts can be long, and two inputs can have the same.
+class QueuedInput(Struct, eq=False):
+    """An input that no run has read yet."""
+
+    text: str
+    # Numbers the inputs of this client. None: sent by another client, or earlier.
+    number: int | None = None
+    from_another_client: bool = False
+    # None until the log has the input.
+    input_id: str | None = None
+    run_id: UUID | None = None
+    stage: Stage = Stage.SENDING
+    delivery: Delivery = Delivery.STEER
+    attachments: list[Attached] = []
+
+
+class LiveText:
+    """The text of the current answer so far. Adding a piece and reading the end do not copy the whole."""
+
+    def __init__(self) -> None:
+        self.length = 0
+        self._pieces: list[str] = []
+        self._end = ""
+
+    def __str__(self) -> str:
+        return "".join(self._pieces)
+
+    def add(self, piece: str) -> None:
+        self._pieces.append(piece)
+        self.length += len(piece)
+        self._end += piece
+        if len(self._end) > 2 * _LIVE_END_CHARACTERS:
+            self._end = self._end[-_LIVE_END_CHARACTERS:]
+
+    def after(self, position: int) -> str:
+        """The text from a position on, or as much of its end as is at hand."""
+        return self._end[max(0, position - (self.length - len(self._end))) :]
+
+
+_DIFF_TOOLS = ("edit_file", "write_file")
+
+
+_HUNK = re.compile(r"^@@ -", re.MULTILINE)
+
+
+def is_diff(tool: str, text: str) -> bool:
+    return tool in _DIFF_TOOLS and _HUNK.search(text) is not None
+
+
+def call_line(tool: str, arguments: Mapping[str, Any] | None) -> str:
+    """A call in one line: of a command the command, of a change of a file its path."""
+    given = arguments if isinstance(arguments, Mapping) else {}
+    if tool == "bash" and isinstance(given.get("command"), str):
+        return f"bash $ {given['command']}"
+    if tool in _DIFF_TOOLS and isinstance(given.get("path"), str):
+        return f"{tool} {given['path']}"
+    return call_text(tool, arguments)
+
 
 # A second Ctrl-C within this time quits. Later, it cancels again.
 _QUIT_SECONDS = 2.0
@@ -144,7 +252,7 @@ class Conversation:
         if run_id is not None:
             return CancelRun(run_id)
         if self.unsent:
-            return Stay(f"{_count(len(self.unsent), 'message')} not sent yet. Press Ctrl-C again to quit.")
+            return Stay(f"{count_text(len(self.unsent), 'message')} not sent yet. Press Ctrl-C again to quit.")
         if self._has_asked_to_quit:
             return Quit()
         self._has_asked_to_quit = True
@@ -296,13 +404,15 @@ class Conversation:
     def _context_trimmed(self, event: Event) -> list[Block]:
         dropped, cut = event.data.get("dropped_turns", 0), event.data.get("cut_turns", 0)
         notes = (
-            [f"{_count(dropped, 'earlier turn')} no longer fit in the model's context."] if dropped or not cut else []
+            [f"{count_text(dropped, 'earlier turn')} no longer fit in the model's context."]
+            if dropped or not cut
+            else []
         )
-        notes += [f"{_count(cut, 'text')} cut to fit in the model's context."] if cut else []
+        notes += [f"{count_text(cut, 'text')} cut to fit in the model's context."] if cut else []
         return [Block(Kind.NOTE, " ".join(notes))]
 
     def _context_compacted(self, event: Event) -> list[Block]:
-        dropped = _count(event.data.get("dropped_turns", 0), "earlier turn")
+        dropped = count_text(event.data.get("dropped_turns", 0), "earlier turn")
         return [Block(Kind.NOTE, f"{dropped} summarised to fit in the model's context.")]
 
     def _mcp_unavailable(self, event: Event) -> list[Block]:
@@ -319,7 +429,7 @@ class Conversation:
             moved = [one for one in self.queued if one.run_id == event.run_id]
             for one in moved:
                 one.run_id, one.stage = self.active_run, Stage.MOVED
-            blocks.append(Block(Kind.NOTE, f"{_count(len(moved), 'message')} moved to the next run."))
+            blocks.append(Block(Kind.NOTE, f"{count_text(len(moved), 'message')} moved to the next run."))
         return blocks
 
     def _run_cancelled(self, event: Event) -> list[Block]:
@@ -386,7 +496,3 @@ def _image_blocks(data: Mapping[str, Any]) -> list[Block]:
 def _waiting_blocks(data: Mapping[str, Any]) -> list[Block]:
     """A terminal shows the action itself."""
     return [Block(Kind.PROGRESS, required(data)), Block(Kind.PROGRESS, f"Answer with: {resolve_command(data)}")]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

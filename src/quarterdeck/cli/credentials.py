@@ -1,38 +1,39 @@
 """`qd credentials`. A secret is never an argument: other users of a machine can see those."""
 
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from quarterdeck.cli import find
-from quarterdeck.cli.arguments import CredentialId
+from quarterdeck.cli import completion, find
 from quarterdeck.cli.connection import open_client
-from quarterdeck.cli.exit_codes import CliError, ExitCode, UsageError
-from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, file_name, line, text
-from quarterdeck.cli.output import actor_name, cell, date_text, print_json, print_list, say
-
-if TYPE_CHECKING:
-    from quarterdeck.client.models import CredentialBody
+from quarterdeck.cli.errors import CliError
+from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, argument, choice, confirm, file_name, line, option
+from quarterdeck.cli.output import cell, print_list, print_result, say
+from quarterdeck.client.models import CredentialBody, CredentialType
 
 app = typer.Typer(rich_markup_mode=None, help="Manage secrets for MCP servers.")
 
+CredentialId = Annotated[
+    str, argument("CREDENTIAL", "ID, ID prefix or name of the credential.", complete=completion.credentials)
+]
 
-class Kind(StrEnum):
-    BEARER = "bearer"
-    HEADER = "header"
-    OAUTH = "oauth"
 
+# As options name them.
+_KINDS = {
+    "bearer": CredentialType.BEARER,
+    "header": CredentialType.HEADER,
+    "oauth": CredentialType.OAUTH_CLIENT_CREDENTIALS,
+}
 
 SecretFile = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "FILE",
+        "File with the secret. Default: a prompt, or stdin without a terminal.",
         "--secret-file",
         parser=file_name,
-        metavar="FILE",
-        help="File with the secret. Default: a prompt, or stdin without a terminal.",
     ),
 ]
 
@@ -43,48 +44,33 @@ def list_(limit: Limit = 50, profile: Profile = None, as_json: AsJson = False) -
     with open_client(profile) as client:
         print_list(
             client.iter_credentials(),
-            limit,
             ("ID", "NAME", "KIND", "USED AS", "ROTATED", "CREATED", "BY"),
             _row,
+            "No credentials yet.",
+            limit,
             as_json=as_json,
-            empty="No credentials yet.",
         )
 
 
 @app.command()
 def add(
-    name: Annotated[str, typer.Argument(parser=line, metavar="NAME", help="Name of the credential.")],
-    kind: Annotated[
-        Kind,
-        typer.Option("--kind", metavar="KIND", help="bearer, header or oauth (client credentials)."),
-    ] = Kind.BEARER,
-    header: Annotated[
-        str | None,
-        typer.Option(parser=text, metavar="NAME", help="Name of the header for the secret. Only for header."),
-    ] = None,
-    token_url: Annotated[
-        str | None, typer.Option(parser=text, metavar="URL", help="Token endpoint. Only for oauth.")
-    ] = None,
-    client_id: Annotated[str | None, typer.Option(parser=text, metavar="ID", help="Client ID. Only for oauth.")] = None,
-    scope: Annotated[
-        str | None, typer.Option(parser=text, metavar="SCOPE", help="Scopes to request. Only for oauth.")
-    ] = None,
-    audience: Annotated[
-        str | None, typer.Option(parser=text, metavar="AUDIENCE", help="Audience to request. Only for oauth.")
-    ] = None,
+    name: Annotated[str, argument("NAME", "Name of the credential.", parser=line)],
+    kind: Annotated[str, choice("KIND", "bearer, header or oauth (client credentials).", values=_KINDS)] = "bearer",
+    header: Annotated[str | None, option("NAME", "Name of the header for the secret. Only for header.")] = None,
+    token_url: Annotated[str | None, option("URL", "Token endpoint. Only for oauth.")] = None,
+    client_id: Annotated[str | None, option("ID", "Client ID. Only for oauth.")] = None,
+    scope: Annotated[str | None, option("SCOPE", "Scopes to request. Only for oauth.")] = None,
+    audience: Annotated[str | None, option("AUDIENCE", "Audience to request. Only for oauth.")] = None,
     secret_file: SecretFile = None,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Add a credential. Prompts for the secret; it can also be piped in or read from a file."""
-    from quarterdeck.client.models import CredentialType
-
-    kinds = {Kind.BEARER: CredentialType.BEARER, Kind.HEADER: CredentialType.HEADER}
     secret = _secret(secret_file)
     with open_client(profile) as client:
         added = client.create_credential(
             name=name,
-            kind=kinds.get(kind, CredentialType.OAUTH_CLIENT_CREDENTIALS),
+            kind=_KINDS[kind],
             secret=secret,
             header=header,
             token_url=token_url,
@@ -92,10 +78,7 @@ def add(
             scope=scope,
             audience=audience,
         )
-    if as_json:
-        print_json(added)
-    else:
-        say(f"added {added.name} {added.id}")
+    print_result(added, f"added {added.name} {added.id}", as_json=as_json)
 
 
 @app.command()
@@ -106,10 +89,7 @@ def rotate(
     with open_client(profile) as client:
         found_id = find.credential_id(client, credential)
         rotated = client.rotate_credential(found_id, secret=_secret(secret_file))
-    if as_json:
-        print_json(rotated)
-    else:
-        say(f"rotated {rotated.name}")
+    print_result(rotated, f"rotated {rotated.name}", as_json=as_json)
 
 
 @app.command()
@@ -134,23 +114,23 @@ def _secret(file: str | None) -> str:
 
             found = getpass("Secret: ", sys.stderr)
     except UnicodeDecodeError:
-        raise UsageError("The secret is not valid UTF-8") from None
+        raise CliError("The secret is not valid UTF-8") from None
     except OSError as error:
-        raise CliError(f"{file}: {error.strerror}", ExitCode.INVALID_INPUT) from None
+        raise CliError(f"{file}: {error.strerror}") from None
     found = found.removesuffix("\n").removesuffix("\r")
     if not found.strip():
-        raise UsageError("No secret given. Enter it at the prompt, pipe it in, or use --secret-file.")
+        raise CliError("No secret given. Enter it at the prompt, pipe it in, or use --secret-file.")
     return found
 
 
-def _row(credential: "CredentialBody") -> list[str]:
+def _row(credential: CredentialBody) -> list[object]:
     used = {"bearer": "Authorization: Bearer", "header": credential.header}
     return [
-        str(credential.id),
+        credential.id,
         cell(credential.name),
-        credential.kind.value,
+        credential.kind,
         cell(used.get(credential.kind, credential.token_url) or ""),
-        date_text(credential.rotated_at) or "never",
-        date_text(credential.created_at),
-        actor_name(credential.created_by),
+        credential.rotated_at or "never",
+        credential.created_at,
+        credential.created_by,
     ]

@@ -3,39 +3,38 @@
 import os
 import shutil
 import sys
+import tarfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from uuid import UUID
 
 import typer
 
 from quarterdeck.cli import completion, find
-from quarterdeck.cli.arguments import SessionId
 from quarterdeck.cli.connection import open_client
-from quarterdeck.cli.exit_codes import CliError, ExitCode, UsageError
-from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, file_name, line, text, uuid
-from quarterdeck.cli.output import (
-    Column,
-    date_text,
-    document_output,
-    note,
-    print_json,
-    print_list,
-    progress_bar,
-    say,
-    size,
+from quarterdeck.cli.errors import CliError
+from quarterdeck.cli.options import (
+    AsJson,
+    Limit,
+    Profile,
+    SessionId,
+    Yes,
+    argument,
+    confirm,
+    file_name,
+    flag,
+    line,
+    option,
+    uuid,
 )
-
-if TYPE_CHECKING:
-    import tarfile
-
-    from quarterdeck.client import Client
-    from quarterdeck.client.models import SessionFileBody
-    from quarterdeck.client.transfers import Progress
+from quarterdeck.cli.output import Column, document_output, note, print_json, print_list, progress_bar, say, size
+from quarterdeck.client import Client
+from quarterdeck.client.models import SessionFileBody
+from quarterdeck.client.transfers import Progress, spool
 
 app = typer.Typer(rich_markup_mode=None, help="List, download and upload files.")
 
-FileId = Annotated[UUID, typer.Argument(parser=uuid, metavar="FILE_ID", help="ID of an uploaded file.")]
+FileId = Annotated[UUID, argument("FILE_ID", "ID of an uploaded file.", parser=uuid)]
 _ARCHIVE_ENDINGS = (".tar.gz", ".tgz")
 _STDOUT = "-"
 
@@ -43,9 +42,7 @@ _STDOUT = "-"
 @app.command("list")
 def list_(
     session_id: SessionId,
-    prefix: Annotated[
-        str | None, typer.Option(parser=text, metavar="PREFIX", help="Only paths that begin with this.")
-    ] = None,
+    prefix: Annotated[str | None, option("PREFIX", "Only paths that begin with this.")] = None,
     limit: Limit = 1000,
     profile: Profile = None,
     as_json: AsJson = False,
@@ -54,11 +51,11 @@ def list_(
     with open_client(profile) as client:
         print_list(
             client.iter_session_files(find.session_id(client, session_id), prefix=prefix, page_size=min(limit, 200)),
-            limit,
             (Column("SIZE", right=True), "CHANGED", "PATH"),
             _row,
+            "No files found." if prefix else "No files yet.",
+            limit,
             as_json=as_json,
-            empty="No files found." if prefix else "No files yet.",
         )
 
 
@@ -66,31 +63,25 @@ def list_(
 def get(
     session_id: SessionId,
     path: Annotated[
-        str | None,
-        typer.Argument(
-            parser=text,
-            metavar="PATH",
-            help="Path of the file in the workspace.",
-            autocompletion=completion.session_files,
-        ),
+        str | None, argument("PATH", "Path of the file in the workspace.", complete=completion.session_files)
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Download all files.")] = False,
+    all_: Annotated[bool, flag("--all", "Download all files.")] = False,
     output: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "FILE",
+            "Output file or folder. Use - for stdout. With --all: a new folder, without links, or FILE.tar.gz.",
             "-o",
             "--output",
             parser=file_name,
-            metavar="FILE",
-            help="Output file or folder. Use - for stdout. With --all: a new folder, without links, or FILE.tar.gz.",
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+    force: Annotated[bool, flag("--force", "Overwrite existing files.")] = False,
     profile: Profile = None,
 ) -> None:
     """Download a file from the workspace of a session, or all files."""
     if (path is None) is not all_:
-        raise UsageError("Use either PATH or --all")
+        raise CliError("Use either PATH or --all")
     with open_client(profile) as client:
         found_id = find.session_id(client, session_id)
         if path is None:
@@ -101,16 +92,16 @@ def get(
 
 @app.command()
 def put(
-    file: Annotated[str, typer.Argument(parser=file_name, metavar="FILE", help="File to upload. Use - for stdin.")],
+    file: Annotated[str, argument("FILE", "File to upload. Use - for stdin.", parser=file_name)],
     name: Annotated[
-        str | None, typer.Option(parser=line, metavar="NAME", help="Name of the uploaded file. Default: that of FILE.")
+        str | None, option("NAME", "Name of the uploaded file. Default: that of FILE.", parser=line)
     ] = None,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Upload a file and print its ID."""
     if file == _STDOUT and name is None:
-        raise UsageError("Use --name to name what is read from stdin")
+        raise CliError("Use --name to name what is read from stdin")
     with open_client(profile) as client, progress_bar(f"Uploading {name or file}") as progress:
         source = sys.stdin.buffer if file == _STDOUT else checked_file(file)
         uploaded = client.upload(source, name=name, progress=progress)
@@ -137,19 +128,19 @@ def checked_file(name: str) -> Path:
     """Refuses what cannot be read, before anything is sent."""
     path = Path(name)
     if path.is_dir():
-        raise CliError(f"{name}: is a folder", ExitCode.INVALID_INPUT)
+        raise CliError(f"{name}: is a folder")
     if not os.access(path, os.R_OK):
-        raise CliError(f"{name}: {'not readable' if path.exists() else 'no such file'}", ExitCode.INVALID_INPUT)
+        raise CliError(f"{name}: {'not readable' if path.exists() else 'no such file'}")
     return path
 
 
-def _row(file: "SessionFileBody") -> list[str]:
+def _row(file: SessionFileBody) -> list[object]:
     target = "" if file.target is None else f" -> {file.target}"
     ending = "/" if file.kind == "folder" else target
-    return [size(file.bytes) if file.kind == "file" else "", date_text(file.modified_at), file.path + ending]
+    return [size(file.bytes) if file.kind == "file" else "", file.modified_at, file.path + ending]
 
 
-def _get_file(client: "Client", session_id: UUID, path: str, output: str | None, *, force: bool) -> None:
+def _get_file(client: Client, session_id: UUID, path: str, output: str | None, *, force: bool) -> None:
     name = path.rstrip("/").rpartition("/")[2] or "file"
     if output == _STDOUT:
         with progress_bar(f"Downloading {name}") as progress, document_output() as out:
@@ -164,7 +155,7 @@ def _get_file(client: "Client", session_id: UUID, path: str, output: str | None,
     say(f"wrote {target} ({size(count)})")
 
 
-def _get_all(client: "Client", session_id: UUID, output: str, *, force: bool) -> None:
+def _get_all(client: Client, session_id: UUID, output: str, *, force: bool) -> None:
     with progress_bar("Downloading all files") as progress:
         if output == _STDOUT:
             with document_output() as out:
@@ -179,16 +170,12 @@ def _get_all(client: "Client", session_id: UUID, output: str, *, force: bool) ->
     say(f"wrote {target} ({size(count)})")
 
 
-def _unpack(client: "Client", session_id: UUID, folder: Path, progress: "Progress", *, force: bool) -> None:
+def _unpack(client: Client, session_id: UUID, folder: Path, progress: Progress, *, force: bool) -> None:
     """What the archive names is not trusted. No link is made: where one leads depends on the links before it."""
-    import tarfile
-
-    from quarterdeck.client.transfers import spool
-
     if folder.exists() and not folder.is_dir():
-        raise CliError(f"{folder}: not a folder", ExitCode.INVALID_INPUT)
+        raise CliError(f"{folder}: not a folder")
     if not force and folder.is_dir() and any(folder.iterdir()):
-        raise CliError(f"{folder}: not empty. Use --force to overwrite files in it.", ExitCode.INVALID_INPUT)
+        raise CliError(f"{folder}: not empty. Use --force to overwrite files in it.")
     written: set[tuple[int, int]] = set()
     with spool() as archive:
         client.download_session_archive(session_id, archive, progress=progress)
@@ -203,7 +190,7 @@ def _unpack(client: "Client", session_id: UUID, folder: Path, progress: "Progres
 
 
 def _extract(
-    members: "tarfile.TarFile", member: "tarfile.TarInfo", folder: Path, written: set[tuple[int, int]]
+    members: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, written: set[tuple[int, int]]
 ) -> str | None:
     """Writes a file or folder and returns None, or why it is left out. `written` has the identities of all files.
     Not by `TarFile.extract`, which has no filters before Python 3.11.4."""
@@ -238,4 +225,4 @@ def _identity(path: Path) -> tuple[int, int]:
 
 def _check_new(target: Path, *, force: bool) -> None:
     if not force and os.path.lexists(target):
-        raise CliError(f"{target}: already exists. Use --force to overwrite it.", ExitCode.INVALID_INPUT)
+        raise CliError(f"{target}: already exists. Use --force to overwrite it.")

@@ -3,41 +3,35 @@
 import os
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from getpass import getpass
+from typing import Annotated
 
 import typer
 from msgspec.structs import asdict
 
-from quarterdeck.cli import connection, profiles
+from quarterdeck.cli import connection
 from quarterdeck.cli.connection import ConnectionInfo
-from quarterdeck.cli.exit_codes import CliError, ExitCode, UsageError
-from quarterdeck.cli.options import AsJson, Profile, line, uuid
-from quarterdeck.cli.output import actor_name, date_text, note, print_facts, print_json, say
-
-if TYPE_CHECKING:
-    from quarterdeck.client.models import CallerBody
+from quarterdeck.cli.errors import CliError, ExitCode
+from quarterdeck.cli.options import AsJson, Profile, flag, line, option, uuid
+from quarterdeck.cli.output import note, print_facts, print_json, say
+from quarterdeck.client.models import CallerBody
 
 
 def login(
-    url: Annotated[str | None, typer.Option(parser=line, metavar="URL", help="Address of the server.")] = None,
+    url: Annotated[str | None, option("URL", "Address of the server.", parser=line)] = None,
     key: Annotated[
-        str | None,
-        typer.Option(metavar="KEY", help="API key. Other users can see arguments: prefer the prompt or a pipe."),
+        str | None, option("KEY", "API key. Other users can see arguments: prefer the prompt or a pipe.")
     ] = None,
-    workspace: Annotated[
-        str | None, typer.Option(metavar="ID", help="ID of the workspace. Default: the workspace of the key.")
-    ] = None,
+    workspace: Annotated[str | None, option("ID", "ID of the workspace. Default: the workspace of the key.")] = None,
     profile: Profile = None,
-    allow_http: Annotated[
-        bool, typer.Option("--allow-http", help="Allow sending the key unencrypted to another machine.")
-    ] = False,
+    allow_http: Annotated[bool, flag("--allow-http", "Allow sending the key unencrypted to another machine.")] = False,
 ) -> None:
     """Save a server address and an API key. Prompts for missing values; the key can also be piped in."""
-    name = profile or os.environ.get(connection.PROFILE) or profiles.DEFAULT
+    name = profile or os.environ.get(connection.PROFILE) or connection.DEFAULT_PROFILE
     environ = _environment_of(url)
     url = url or environ.get(connection.URL) or _prompt_url()
     if not url.startswith(("http://", "https://")):
-        raise UsageError(f"{url!r} is not a URL such as https://quarterdeck.example.com")
+        raise CliError(f"{url!r} is not a URL such as https://quarterdeck.example.com")
     key = key or _piped_key()
     if not key:
         key = environ.get(connection.KEY) or _prompt_key()
@@ -47,7 +41,7 @@ def login(
     if key.startswith("qds_"):
         raise CliError("This is a session token. `qd login` needs an API key.", ExitCode.NOT_ALLOWED)
     caller = _caller(info)
-    profiles.save(name, profiles.Login(url, key, str(caller.workspace_id), allow_http))
+    connection.save_profile(name, connection.Login(url, key, str(caller.workspace_id), allow_http))
     say(f"Logged in to {caller.workspace_name} at {url} with key {caller.prefix}… (profile {name})")
     if profile is None and os.environ.get(connection.KEY, key) != key:
         note(
@@ -57,8 +51,8 @@ def login(
 
 def logout(profile: Profile = None) -> None:
     """Delete a saved login. The key keeps working until you revoke it with `qd keys revoke`."""
-    name = profile or os.environ.get(connection.PROFILE) or profiles.DEFAULT
-    profiles.delete(name)
+    name = profile or os.environ.get(connection.PROFILE) or connection.DEFAULT_PROFILE
+    connection.delete_profile(name)
     say(f"Deleted the profile {name}")
 
 
@@ -74,16 +68,16 @@ def whoami(profile: Profile = None, as_json: AsJson = False) -> None:
             ("server", info.url),
             ("workspace", f"{caller.workspace_id} {caller.workspace_name}"),
             ("key" if caller.session_id is None else "token", f"{caller.prefix}… {caller.label or ''}".strip()),
-            ("session", None if caller.session_id is None else str(caller.session_id)),
+            ("session", caller.session_id),
             ("permissions", ", ".join(caller.permissions) or "none"),
-            ("expires", date_text(caller.expires_at) or "never"),
-            ("created by", actor_name(caller.user)),
+            ("expires", caller.expires_at or "never"),
+            ("created by", caller.user),
             ("profile", info.profile or "none (environment)"),
         ]
     )
 
 
-def _caller(info: ConnectionInfo) -> "CallerBody":
+def _caller(info: ConnectionInfo) -> CallerBody:
     with connection.client_for(info) as client:
         return client.whoami()
 
@@ -105,10 +99,8 @@ def _piped_key() -> str:
 
 
 def _prompt_key() -> str:
-    from getpass import getpass
-
     # Not typer's prompt, which turns the echo off only after it has asked.
     key = getpass("Key: ", sys.stderr) if sys.stdin.isatty() else ""
     if not key.strip():
-        raise UsageError(f"No key given. Enter it at the prompt, pipe it in, or set {connection.KEY}.")
+        raise CliError(f"No key given. Enter it at the prompt, pipe it in, or set {connection.KEY}.")
     return key.strip()

@@ -4,16 +4,19 @@ The module of a command is imported when the command is called, so that `qd` sta
 without the server's dependencies.
 """
 
+import gc
+import io
+import os
 import sys
-from typing import Annotated
+from contextlib import suppress
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from quarterdeck import __version__
-from quarterdeck.cli import typer_patches
-from quarterdeck.cli.exit_codes import ExitCode
-from quarterdeck.cli.lazy_command import LazyCommand
+from quarterdeck.cli.errors import ExitCode
 
 SERVER_COMMANDS = ("serve", "api", "worker", "migrate", "sweep", "admin")
 _PACKAGE = "quarterdeck.cli."
@@ -23,31 +26,59 @@ COMMANDS = (
     ("login", "login:login", "Save a server address and an API key."),
     ("logout", "login:logout", "Delete a saved login."),
     ("whoami", "login:whoami", "Show the server, workspace and key that commands use."),
-    ("chat", "chat:chat_command", "Chat in a session."),
-    ("watch", "chat:watch_command", "Follow the log of a session."),
+    ("chat", "chat:chat", "Chat in a session."),
+    ("watch", "watch:watch", "Follow the log of a session."),
     ("send", "send:send", "Send a message."),
     ("sessions", "sessions:app", "Manage sessions."),
     ("runs", "runs:app", "List, show, cancel and retry runs."),
     ("actions", "actions:app", "List and answer actions, for which runs wait."),
-    ("usage", "usage:usage", "Show tokens and cost by day, session, model or API key."),
-    ("retention", "retention:retention", "Show or set how many days the data of the workspace is kept."),
-    ("models", "models:models", "List the models that sessions can use."),
+    ("usage", "workspace:usage", "Show tokens and cost by day, session, model or API key."),
+    ("retention", "workspace:retention", "Show or set how many days the data of the workspace is kept."),
+    ("models", "workspace:models", "List the models that sessions can use."),
     ("files", "files:app", "List, download and upload files."),
     ("skills", "skills:app", "Create, check, push, compare and download skills."),
     ("agents", "agents:app", "Create, push, compare and roll back agents."),
     ("mcp", "mcp:app", "Manage MCP servers, whose tools agents can call."),
     ("credentials", "credentials:app", "Manage secrets for MCP servers."),
     ("keys", "keys:app", "Manage API keys."),
-    ("tokens", "tokens:app", "Manage session tokens, which work in one session only."),
+    ("tokens", "keys:tokens_app", "Manage session tokens, which work in one session only."),
     ("webhooks", "webhooks:app", "Manage webhooks and their deliveries."),
-    ("audit", "audit:audit", "List changes: who did what, and when."),
-    ("serve", "server_commands:serve", "Run the API, a worker and a database."),
-    ("api", "server_commands:api", "Run only the API."),
-    ("worker", "server_commands:worker", "Run only a worker."),
-    ("migrate", "server_commands:migrate", "Migrate the database to the schema of this release."),
-    ("sweep", "server_commands:sweep", "Delete expired data now."),
+    ("audit", "workspace:audit", "List changes: who did what, and when."),
+    ("serve", "serve:serve", "Run the API, a worker and a database."),
+    ("api", "serve:api", "Run only the API."),
+    ("worker", "serve:worker", "Run only a worker."),
+    ("migrate", "serve:migrate", "Migrate the database to the schema of this release."),
+    ("sweep", "serve:sweep", "Delete expired data now."),
     ("admin", "admin:app", "For operators: workspaces, members, keys, backup and restore."),
 )
+
+
+class LazyCommand(TyperCommand):
+    """A command whose module is imported when the command is called. `target` is `module:name` of a Typer app or of a
+    function. `summary` is shown in the list of commands."""
+
+    def __init__(self, name: str, target: str, summary: str) -> None:
+        super().__init__(name, help=summary, rich_markup_mode=None)
+        self._target = target
+
+    def load(self) -> TyperCommand | TyperGroup:
+        module, _, attribute = self._target.partition(":")
+        found = getattr(import_module(module), attribute)
+        if isinstance(found, typer.Typer):
+            return typer.main.get_group(found)
+        app = typer.Typer(rich_markup_mode=None, add_completion=False)
+        app.command(self.name)(found)
+        command = typer.main.get_command(app)
+        assert isinstance(command, TyperCommand)
+        return command
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """The context is that of the loaded command, which typer then invokes. A group without a verb shows help."""
+        loaded = self.load()
+        if isinstance(loaded, TyperGroup) and not args and not extra.get("resilient_parsing"):
+            args = ["--help"]
+        return loaded.make_context(info_name, args, parent, **extra)
+
 
 app = typer.Typer(
     name="qd",
@@ -75,12 +106,19 @@ def _options(
 
 
 def root() -> TyperGroup:
-    typer_patches.apply()
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
     for name, target, summary in COMMANDS:
         group.add_command(LazyCommand(name, _PACKAGE + target, summary))
     return group
+
+
+def main() -> None:
+    _prepare_streams()
+    code = _flush(run(sys.argv[1:]))
+    # Everything is freed by the end of the process. Searching it for cycles first takes a fifth of a short command.
+    gc.freeze()
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
@@ -102,9 +140,9 @@ def run(arguments: list[str]) -> int:
     except typer.TyperException as error:
         return _fail(error.format_message(), ExitCode.INVALID_INPUT)
     except Exception as error:
-        from quarterdeck.cli.error_messages import message_and_code
+        from quarterdeck.cli.errors import message_and_code
 
-        if _needs_server(arguments, error):
+        if _needs_server(error):
             return _fail("This command needs the server: pip install 'quarterdeck[server]'", ExitCode.INVALID_INPUT)
         found = message_and_code(error)
         if found is None:
@@ -112,13 +150,8 @@ def run(arguments: list[str]) -> int:
         return _fail(*found)
 
 
-def is_server_command(arguments: list[str]) -> bool:
-    return bool(arguments) and arguments[0] in SERVER_COMMANDS
-
-
-def _needs_server(arguments: list[str], error: Exception) -> bool:
-    is_missing_package = isinstance(error, ModuleNotFoundError) and not (error.name or "").startswith("quarterdeck")
-    return is_missing_package and is_server_command(arguments)
+def _needs_server(error: Exception) -> bool:
+    return isinstance(error, ModuleNotFoundError) and not (error.name or "").startswith("quarterdeck")
 
 
 def _fail(message: str, code: ExitCode) -> int:
@@ -126,3 +159,28 @@ def _fail(message: str, code: ExitCode) -> int:
 
     sys.stderr.write("qd: " + printable(" ".join(message.split())) + "\n")
     return code
+
+
+def _prepare_streams() -> None:
+    """For streams that the caller has closed, and for other character sets."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            # Closed by the caller. Opened here, because the next opened file would get its descriptor.
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper) and stream is not sys.stderr:
+            # Replace characters that cannot be encoded instead of failing. stderr does so by default.
+            stream.reconfigure(errors="replace")
+
+
+def _flush(code: int) -> int:
+    """Flushes stdout and stderr and returns the exit code: another one if the disk is full."""
+    try:
+        with suppress(OSError):
+            sys.stderr.flush()
+        sys.stdout.flush()
+        return code
+    except OSError:
+        # Python would flush again at exit and print its own error.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return code or ExitCode.INVALID_INPUT

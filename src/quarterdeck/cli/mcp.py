@@ -1,50 +1,41 @@
 """`qd mcp`."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from msgspec import UNSET
 
 from quarterdeck.cli import completion, find
-from quarterdeck.cli.arguments import McpServerId
 from quarterdeck.cli.connection import open_client
-from quarterdeck.cli.exit_codes import ExitCode, UsageError
-from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, line, text
+from quarterdeck.cli.errors import CliError, ExitCode
+from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, argument, confirm, flag, line, option
 from quarterdeck.cli.output import (
     Column,
-    actor_name,
     cell,
+    created_text,
     date_text,
     print_facts,
     print_json,
     print_list,
+    print_result,
     print_table,
     say,
 )
-
-if TYPE_CHECKING:
-    from quarterdeck.client.models import McpCheckBody, McpServerBody, McpToolBody
+from quarterdeck.client.models import McpCheckBody, McpServerBody, McpToolBody
 
 app = typer.Typer(rich_markup_mode=None, help="Manage MCP servers, whose tools agents can call.")
 
-Name = Annotated[
-    str, typer.Argument(parser=line, metavar="NAME", help="Name of the server. Its tools are called NAME__TOOL.")
+McpServerId = Annotated[
+    str, argument("SERVER", "ID, ID prefix or name of the MCP server.", complete=completion.mcp_servers)
 ]
-Url = Annotated[
-    str | None, typer.Option("--url", parser=text, metavar="URL", help="Address of the server (streamable HTTP).")
-]
-Command = Annotated[
-    str | None,
-    typer.Option("--command", parser=text, metavar="COMMAND", help="Name of a command that the operator configured."),
-]
+
+Name = Annotated[str, argument("NAME", "Name of the server. Its tools are called NAME__TOOL.", parser=line)]
+Url = Annotated[str | None, option("URL", "Address of the server (streamable HTTP).", "--url")]
+Command = Annotated[str | None, option("COMMAND", "Name of a command that the operator configured.", "--command")]
 Credential = Annotated[
     str | None,
-    typer.Option(
-        "--credential",
-        parser=text,
-        metavar="CREDENTIAL",
-        help="ID or name of the credential for the server.",
-        autocompletion=completion.credentials,
+    option(
+        "CREDENTIAL", "ID or name of the credential for the server.", "--credential", complete=completion.credentials
     ),
 ]
 _TOOL_COLUMNS = ("TOOL", "READ-ONLY (CLAIMED)", "DESCRIPTION")
@@ -56,11 +47,11 @@ def list_(limit: Limit = 50, profile: Profile = None, as_json: AsJson = False) -
     with open_client(profile) as client:
         print_list(
             client.iter_mcp_servers(),
-            limit,
             ("ID", "NAME", "TARGET", Column("TOOLS", right=True), "LAST CHECK"),
             _row,
+            "No MCP servers yet.",
+            limit,
             as_json=as_json,
-            empty="No MCP servers yet.",
         )
 
 
@@ -75,14 +66,11 @@ def add(
 ) -> None:
     """Add an MCP server. `qd mcp check` then connects to it."""
     if (url is None) is (command is None):
-        raise UsageError("Use either --url or --command")
+        raise CliError("Use either --url or --command")
     with open_client(profile) as client:
         credential_id = None if credential is None else find.credential_id(client, credential)
         added = client.create_mcp_server(name=name, url=url, command=command, credential_id=credential_id)
-    if as_json:
-        print_json(added)
-    else:
-        say(f"added {added.name} {added.id}")
+    print_result(added, f"added {added.name} {added.id}", as_json=as_json)
 
 
 @app.command()
@@ -95,13 +83,13 @@ def show(server: McpServerId, profile: Profile = None, as_json: AsJson = False) 
         return
     print_facts(
         [
-            ("server", str(found.id)),
+            ("server", found.id),
             ("name", found.name),
             ("url", found.url),
             ("command", found.command),
-            ("credential", None if found.credential_id is None else str(found.credential_id)),
+            ("credential", found.credential_id),
             ("last check", _check_text(found)),
-            ("created", f"{date_text(found.created_at)} by {actor_name(found.created_by)}"),
+            ("created", created_text(found)),
         ]
     )
     say("")
@@ -111,23 +99,21 @@ def show(server: McpServerId, profile: Profile = None, as_json: AsJson = False) 
 @app.command()
 def change(
     server: McpServerId,
-    name: Annotated[str | None, typer.Option("--name", parser=line, metavar="NAME", help="New name.")] = None,
+    name: Annotated[str | None, option("NAME", "New name.", "--name", parser=line)] = None,
     url: Url = None,
     command: Command = None,
     credential: Credential = None,
-    no_credential: Annotated[
-        bool, typer.Option("--no-credential", help="Call the server without a credential.")
-    ] = False,
+    no_credential: Annotated[bool, flag("--no-credential", "Call the server without a credential.")] = False,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Change an MCP server, from the next run of a session on. --url and --command replace each other."""
     if url is not None and command is not None:
-        raise UsageError("Use either --url or --command")
+        raise CliError("Use either --url or --command")
     if credential is not None and no_credential:
-        raise UsageError("Use either --credential or --no-credential")
+        raise CliError("Use either --credential or --no-credential")
     if not no_credential and all(value is None for value in (name, url, command, credential)):
-        raise UsageError("Nothing to change. See `qd mcp change --help`.")
+        raise CliError("Nothing to change. See `qd mcp change --help`.")
     with open_client(profile) as client:
         found_id = find.mcp_server_id(client, server)
         changed = client.change_mcp_server(
@@ -137,10 +123,7 @@ def change(
             command=command if command is not None else None if url is not None else UNSET,
             credential_id=find.credential_id(client, credential) if credential else None if no_credential else UNSET,
         )
-    if as_json:
-        print_json(changed)
-    else:
-        say(f"changed {changed.name}")
+    print_result(changed, f"changed {changed.name}", as_json=as_json)
 
 
 @app.command()
@@ -169,23 +152,23 @@ def check(server: McpServerId, profile: Profile = None, as_json: AsJson = False)
         raise typer.Exit(ExitCode.UNSUCCESSFUL)
 
 
-def _say_changes(found: "McpCheckBody") -> None:
+def _say_changes(found: McpCheckBody) -> None:
     for what, names in (("new", found.added), ("changed", found.changed), ("removed", found.removed)):
         if names:
             say(f"{what}: {', '.join(names)}")
 
 
-def _row(server: "McpServerBody") -> list[str]:
+def _row(server: McpServerBody) -> list[object]:
     target = server.url or f"command {server.command}"
-    return [str(server.id), server.name, cell(target), str(server.tool_count), cell(_check_text(server))]
+    return [server.id, server.name, cell(target), server.tool_count, cell(_check_text(server))]
 
 
-def _check_text(server: "McpServerBody") -> str:
+def _check_text(server: McpServerBody) -> str:
     if server.checked_at is None:
         return "never"
     outcome = "ok" if server.check_failure is None else f"failed: {server.check_failure}"
     return f"{date_text(server.checked_at)} {outcome}"
 
 
-def _tool_row(tool: "McpToolBody") -> list[str]:
-    return [tool.full_name, "yes" if tool.read_only else "", cell(" ".join(tool.description.split()))]
+def _tool_row(tool: McpToolBody) -> list[object]:
+    return [tool.full_name, tool.read_only, cell(" ".join(tool.description.split()))]

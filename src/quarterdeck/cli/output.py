@@ -11,19 +11,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, Protocol, TypeVar, cast
 
 import msgspec
 import typer
 from msgspec import Struct
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.table import Table
+from rich.text import Text
 
-from quarterdeck.cli.exit_codes import UsageError
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
-    from quarterdeck.core.actors import ActorBody
+from quarterdeck.core.actors import ActorBody
 
 T = TypeVar("T")
 
@@ -133,9 +131,7 @@ def document_output() -> Iterator[BinaryIO]:
     out.flush()
 
 
-def console(*, stderr: bool = False) -> "Console":
-    from rich.console import Console
-
+def console(*, stderr: bool = False) -> Console:
     made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not made.is_terminal:
         made.width = _ALL_COLUMNS
@@ -147,22 +143,24 @@ class Column(Struct, frozen=True):
     right: bool = False
 
 
-def print_table(columns: Sequence[str | Column], rows: Iterable[Sequence[str]], *, empty: str) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
+def print_table(columns: Sequence[str | Column], rows: Iterable[Sequence[object]], *, empty: str) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for each in columns:
         column = Column(each) if isinstance(each, str) else each
         table.add_column(column.name, justify="right" if column.right else "left", no_wrap=True)
     for row in rows:
-        cells = (_cut_line(" ".join(cell.splitlines()), _MAX_CELL_CHARACTERS) for cell in row)
+        cells = (_cut_line(" ".join(shown(value).splitlines()), _MAX_CELL_CHARACTERS) for value in row)
         table.add_row(*(Text(printable(cell), _STYLES.get(cell, "")) for cell in cells))
-    if table.row_count:
-        # The terminal wraps wide tables. Rich would drop columns and cut IDs.
-        _print(table, _ALL_COLUMNS)
-    else:
+    if not table.row_count:
         note(empty)
+        return
+    target = console()
+    # The terminal wraps wide tables. Rich would drop columns and cut IDs.
+    target.width = _ALL_COLUMNS
+    with target.capture() as captured:
+        target.print(table)
+    for line in captured.get().splitlines():
+        typer.echo(line.rstrip())
 
 
 _STYLES = {
@@ -180,14 +178,12 @@ _STYLES = {
 }
 
 
-def print_facts(facts: Iterable[tuple[str, str | None]]) -> None:
-    """One name and value per line. Values that are None are left out, and the rest of very long ones.
-
-    Without rich, which takes longer to import than `qd whoami` to run."""
-    found = [(name, cut(printable(value)), value) for name, value in facts if value is not None]
-    width = max((len(name) for name, _, _ in found), default=0) + 2
-    for name, text, value in found:
-        indented = text.replace("\n", "\n" + " " * width)
+def print_facts(facts: Iterable[tuple[str, object]]) -> None:
+    """One name and value per line. Values that are None or empty are left out, and the rest of very long ones."""
+    found = [(name, shown(value)) for name, value in facts if shown(value)]
+    width = max((len(name) for name, _ in found), default=0) + 2
+    for name, value in found:
+        indented = cut(printable(value)).replace("\n", "\n" + " " * width)
         colour = _STYLES.get(value)
         styled = typer.style(indented, fg=colour) if colour else indented
         typer.echo(typer.style(name, bold=True) + " " * (width - len(name)) + styled, color=has_colours())
@@ -198,24 +194,14 @@ def has_colours() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in ("dumb", "unknown")
 
 
-def _print(table: "Table", columns: int | None = None) -> None:
-    """Prints without trailing spaces."""
-    target = console()
-    target.width = columns or target.width
-    with target.capture() as captured:
-        target.print(table)
-    for line in captured.get().splitlines():
-        typer.echo(line.rstrip())
-
-
 def print_list(
     found: Iterator[T],
-    limit: int,
     columns: Sequence[str | Column],
-    row: Callable[[T], Sequence[str]],
+    row: Callable[[T], Sequence[object]],
+    empty: str,
+    limit: int,
     *,
     as_json: bool,
-    empty: str,
 ) -> None:
     """Prints at most `limit` items, and whether there are more."""
     items = list(islice(found, limit))
@@ -228,12 +214,47 @@ def print_list(
         note(f"Showing the first {limit}. Use --limit to show more.")
 
 
+def print_result(record: object, text: str, *, as_json: bool) -> None:
+    """The result of a command: in words, or as JSON."""
+    if as_json:
+        print_json(record)
+    else:
+        say(text)
+
+
+def shown(value: object) -> str:
+    """A value in a table or a list of facts."""
+    match value:
+        case None | False:
+            return ""
+        case True:
+            return "yes"
+        case datetime():
+            return date_text(value)
+        case ActorBody():
+            return actor_name(value)
+        case _:
+            return str(value)
+
+
 def date_text(date: datetime | None) -> str:
     """In local time."""
     return "" if date is None else date.astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def actor_name(actor: "ActorBody") -> str:
+class Created(Protocol):
+    @property
+    def created_at(self) -> datetime: ...
+
+    @property
+    def created_by(self) -> Any: ...
+
+
+def created_text(record: Created) -> str:
+    return f"{date_text(record.created_at)} by {actor_name(record.created_by)}"
+
+
+def actor_name(actor: ActorBody) -> str:
     """As in the console. Session tokens see no email address, so they know some users by ID only."""
     return actor.display_name or actor.primary_email or f"User {str(actor.user_id)[:8]}"
 
@@ -252,8 +273,6 @@ def size(count: int) -> str:
 @contextmanager
 def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
     """Yields a callback for the bytes done and the total. The bar is shown on terminals only."""
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
     target = console(stderr=True)
     columns: list[Any] = [TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn()]
     with Progress(
@@ -278,10 +297,8 @@ def print_diff(text: str) -> None:
     typer.echo("\n".join(lines), color=True)
 
 
-def _style_codes(target: "Console", style: str) -> tuple[str, str]:
+def _style_codes(target: Console, style: str) -> tuple[str, str]:
     """What a terminal is sent before and after text of this style."""
-    from rich.text import Text
-
     with target.capture() as captured:
         target.print(Text("x", style), end="")
     start, _, end = captured.get().partition("x")
@@ -291,12 +308,12 @@ def _style_codes(target: "Console", style: str) -> tuple[str, str]:
 DIFF_STYLES = (("+++", "bold"), ("---", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
 
 
-def read_input(given: str) -> str:
-    """The given text, or stdin for `-`."""
-    try:
-        text = sys.stdin.buffer.read().decode() if given == "-" else given
-    except UnicodeDecodeError:
-        raise UsageError("stdin is not valid UTF-8") from None
-    if not text.strip():
-        raise UsageError("stdin is empty: nothing to send" if given == "-" else "The message is empty")
-    return text
+def cost_text(cost_usd: float | None) -> str:
+    """Four digits for amounts below a dollar: one step often costs less than a cent."""
+    if cost_usd is None:
+        return "unknown"
+    return f"${cost_usd:,.2f}" if cost_usd >= 1 or cost_usd == 0 else f"${cost_usd:.4f}"
+
+
+def count_text(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

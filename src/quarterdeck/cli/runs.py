@@ -1,23 +1,22 @@
 """`qd runs`."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import Annotated
 
 import typer
 
-from quarterdeck.cli import find
-from quarterdeck.cli.arguments import RetryableRunId, RunId, SessionId, SessionOfRun
+from quarterdeck.cli import completion, find
+from quarterdeck.cli.action_text import fields_of, required, resolve_command, tokens_text
 from quarterdeck.cli.connection import open_client
-from quarterdeck.cli.options import AsJson, Limit, Profile
-from quarterdeck.cli.output import Column, date_text, note, print_facts, print_json, print_list, say
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from quarterdeck.client import Client
-    from quarterdeck.client.models import RunBody
+from quarterdeck.cli.options import AsJson, Limit, Profile, RunId, SessionId, SessionOfRun, argument
+from quarterdeck.cli.output import Column, cost_text, count_text, note, print_facts, print_json, print_list, say
+from quarterdeck.client import Client, Forbidden, NotFound
+from quarterdeck.client.models import RunBody
 
 app = typer.Typer(rich_markup_mode=None, help="List, show, cancel and retry runs.")
+
+RetryableRunId = Annotated[str, argument("RUN", "ID or ID prefix of the run.", complete=completion.retryable_runs)]
 
 COLUMNS = (
     "ID",
@@ -42,19 +41,17 @@ def list_(session_id: SessionId, limit: Limit = 50, profile: Profile = None, as_
     with open_client(profile) as client:
         print_list(
             client.iter_session_runs(find.session_id(client, session_id)),
-            limit,
             COLUMNS,
             row,
+            "No runs yet.",
+            limit,
             as_json=as_json,
-            empty="No runs yet.",
         )
 
 
 @app.command()
 def show(run_id: RunId, session: SessionOfRun = None, profile: Profile = None, as_json: AsJson = False) -> None:
     """Show a run."""
-    from quarterdeck.cli.action_text import cost_text, tokens_text
-
     with open_client(profile) as client:
         run = client.get_run(find.run_id(client, run_id, session))
         waiting = None if as_json else waiting_text(client, [run])
@@ -63,19 +60,19 @@ def show(run_id: RunId, session: SessionOfRun = None, profile: Profile = None, a
         return
     print_facts(
         [
-            ("run", str(run.id)),
-            ("session", str(run.session_id)),
+            ("run", run.id),
+            ("session", run.session_id),
             ("state", run.state),
             ("waiting for", waiting),
             ("failure", run.failure),
             ("inputs", f"{run.inputs_consumed} of {run.inputs_accepted} read"),
-            ("steps", str(run.steps)),
-            ("attempts", str(run.attempts)),
+            ("steps", run.steps),
+            ("attempts", run.attempts),
             ("tokens", tokens_text(run.usage)),
             ("cost", cost_text(run.usage.cost_usd) if run.steps else None),
-            ("created", date_text(run.created_at)),
-            ("started", date_text(run.started_at) or None),
-            ("finished", date_text(run.finished_at) or None),
+            ("created", run.created_at),
+            ("started", run.started_at),
+            ("finished", run.finished_at),
             ("duration", duration_text(run) or None),
             ("waited", seconds_text(run.waited_seconds) if run.waited_seconds else None),
         ]
@@ -92,8 +89,7 @@ def cancel(run_id: RunId, session: SessionOfRun = None, profile: Profile = None,
         return
     say(f"{run.state} {run.id}")
     if run.discarded_input_ids:
-        count = len(run.discarded_input_ids)
-        note(f"Discarded {count} input{'s' if count > 1 else ''} that the run had not read.")
+        note(f"Discarded {count_text(len(run.discarded_input_ids), 'input')} that the run had not read.")
 
 
 @app.command()
@@ -109,29 +105,24 @@ def retry(
     say(f"{run.state} {run.id}")
 
 
-def row(run: "RunBody") -> list[str]:
-    from quarterdeck.cli.action_text import cost_text
-
+def row(run: RunBody) -> list[object]:
     return [
-        str(run.id),
+        run.id,
         run.state,
-        str(run.inputs_accepted),
-        str(run.steps),
-        str(run.usage.input_tokens),
-        str(run.usage.cached_tokens),
-        str(run.usage.output_tokens),
+        run.inputs_accepted,
+        run.steps,
+        run.usage.input_tokens,
+        run.usage.cached_tokens,
+        run.usage.output_tokens,
         cost_text(run.usage.cost_usd) if run.steps else "",
         duration_text(run),
-        date_text(run.created_at),
-        run.failure or "",
+        run.created_at,
+        run.failure,
     ]
 
 
-def waiting_text(client: "Client", runs: "Sequence[RunBody]") -> str | None:
+def waiting_text(client: Client, runs: Sequence[RunBody]) -> str | None:
     """What the runs wait for, and how to answer. None: no run waits."""
-    from quarterdeck.cli.action_text import fields_of, required, resolve_command
-    from quarterdeck.client import Forbidden, NotFound
-
     lines = []
     waiting = [action_id for run in runs for action_id in run.waiting_for]
     for action_id in waiting[:_MAX_ACTIONS_SHOWN]:
@@ -146,7 +137,7 @@ def waiting_text(client: "Client", runs: "Sequence[RunBody]") -> str | None:
     return "\n".join(lines) or None
 
 
-def duration_text(run: "RunBody") -> str:
+def duration_text(run: RunBody) -> str:
     """From start to end, or until now, without the time that it waited for answers. Empty if it has not started."""
     if run.started_at is None:
         return ""

@@ -1,54 +1,47 @@
 """`qd send`."""
 
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any
 from uuid import UUID
 
 import typer
 from msgspec import UNSET
 
 from quarterdeck.cli import find
-from quarterdeck.cli.arguments import SessionId
+from quarterdeck.cli.action_text import required, resolve_command
 from quarterdeck.cli.connection import open_client
-from quarterdeck.cli.exit_codes import ExitCode
+from quarterdeck.cli.conversation import cut_off_text
+from quarterdeck.cli.errors import ExitCode
 from quarterdeck.cli.files import checked_file
-from quarterdeck.cli.options import AsJson, Profile, file_name, text
-from quarterdeck.cli.output import note, print_json, progress_bar, read_input, say
+from quarterdeck.cli.options import AsJson, Profile, SessionId, argument, choice, file_name, flag, option, read_input
+from quarterdeck.cli.output import note, print_json, print_result, progress_bar, say
+from quarterdeck.client import ApiError, Client, Event, QuarterdeckError
+from quarterdeck.client.models import Delivery, SubmitKindBody
+from quarterdeck.client.requests import Id
 from quarterdeck.core.ids import parse_id
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from quarterdeck.client import Client
-    from quarterdeck.client.models import SubmitKindBody
-    from quarterdeck.client.requests import Id
 
 
 def send(
     session_id: SessionId,
-    message: Annotated[
-        str, typer.Argument(parser=text, metavar="TEXT", help="The message. Use - to read it from stdin.")
-    ],
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the run and print the answer.")] = False,
+    message: Annotated[str, argument("TEXT", "The message. Use - to read it from stdin.")],
+    wait: Annotated[bool, flag("--wait", "Wait for the run and print the answer.")] = False,
     delivery: Annotated[
-        Literal["steer", "queue", "interrupt"],
-        typer.Option(
-            metavar="HOW",
-            help="If a run is active: steer it (default), queue a run after it, or interrupt it and start a new one.",
+        str,
+        choice(
+            "HOW",
+            "If a run is active: steer it (default), queue a run after it, or interrupt it and start a new one.",
+            values=Delivery,
         ),
     ] = "steer",
     attach: Annotated[
         list[str] | None,
-        typer.Option(
-            "--attach", parser=file_name, metavar="FILE", help="File, or ID of an uploaded file. Can be repeated."
-        ),
+        option("FILE", "File, or ID of an uploaded file. Can be repeated.", "--attach", parser=file_name),
     ] = None,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Send a message. It starts a run, or steers the current one."""
-    from quarterdeck.client.models import Delivery
-
     content = read_input(message)
     for file in attach or []:
         if parse_id(file) is None:
@@ -61,17 +54,12 @@ def send(
             )
         if wait:
             raise typer.Exit(_wait(client, found_id, sent, as_json=as_json))
-    if as_json:
-        print_json(sent)
-    else:
-        say(f"{sent.outcome} {sent.run_id}")
+    print_result(sent, f"{sent.outcome} {sent.run_id}", as_json=as_json)
 
 
 @contextmanager
-def uploaded(client: "Client", files: list[str]) -> "Iterator[list[Id]]":
+def uploaded(client: Client, files: list[str]) -> Iterator[list[Id]]:
     """The IDs of the files. If the server refuses the input, the files that were uploaded for it are deleted."""
-    from quarterdeck.client import ApiError, QuarterdeckError
-
     found: list[Id] = []
     new: list[UUID] = []
     for file in files:
@@ -89,12 +77,8 @@ def uploaded(client: "Client", files: list[str]) -> "Iterator[list[Id]]":
         raise
 
 
-def _wait(client: "Client", session_id: UUID, sent: "SubmitKindBody", *, as_json: bool) -> int:
+def _wait(client: Client, session_id: UUID, sent: SubmitKindBody, *, as_json: bool) -> int:
     """Returns the exit code. The answer goes to stdout, everything else to stderr."""
-    from quarterdeck.cli.action_text import required, resolve_command
-    from quarterdeck.cli.conversation_parts import cut_off_text
-    from quarterdeck.client import Event
-
     note(f"{sent.outcome} {sent.run_id}")
     answers: list[dict[str, Any]] = []
     for event in client.events(session_id):

@@ -1,4 +1,4 @@
-"""`qd serve`, `qd api` and `qd worker`."""
+"""`qd serve`, `api`, `worker`, `migrate` and `sweep`."""
 
 import asyncio
 import ipaddress
@@ -6,17 +6,31 @@ import os
 import shutil
 import sys
 from functools import partial
+from typing import Annotated
 
+import typer
+from msgspec.structs import asdict
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 
 from quarterdeck.app import load_app
-from quarterdeck.cli.database import app_role, app_url, session_url
+from quarterdeck.cli.database import (
+    UP_TO_DATE,
+    app_role,
+    app_url,
+    delete_expired_now,
+    migrate_now,
+    pending_now,
+    server_settings,
+    session_url,
+)
+from quarterdeck.cli.errors import ExitCode
+from quarterdeck.cli.options import flag, option, whole_number
 from quarterdeck.connections.mcp.model import CommandsError, read_commands
 from quarterdeck.core.settings import Settings, SettingsError, variable
 from quarterdeck.core.trace_export import check_tracing
 from quarterdeck.db.database import connection_options
-from quarterdeck.db.migrate import migrate
+from quarterdeck.db.migrate import migrate as migrate_database
 from quarterdeck.sandbox.choice import find_sandbox
 from quarterdeck.sandbox.model import SandboxUnavailable
 from quarterdeck.server import lifeline
@@ -116,7 +130,7 @@ def _check_redis_url(settings: Settings) -> None:
 def _prepare(settings: Settings, started: list[FirstStart], owner_url: str) -> str:
     """Adds the first key to `started`, if this is the first start."""
     check_connections(settings.database.session_url or owner_url, settings, demand_of_everything(settings))
-    migrate(owner_url, app_role(settings), settings.audit)
+    migrate_database(owner_url, app_role(settings), settings.audit)
 
     async def begin() -> FirstStart | None:
         options = connection_options(settings.database)
@@ -180,3 +194,47 @@ def _warn_if_public(host: str) -> None:
         loopback = host == "localhost"
     if not loopback:
         sys.stderr.write(f"qd: warning: {host} is reachable by others and not encrypted. Put a TLS proxy in front.\n")
+
+
+Host = Annotated[str | None, option("ADDRESS", "Address to listen on. Default: 127.0.0.1.")]
+PortNumber = Annotated[int | None, option("PORT", "Port to listen on. Default: 8700.", parser=whole_number(0, 65535))]
+DataDir = Annotated[str | None, option("DIR", "Data folder. Default: ./data.", "--data")]
+
+
+def serve(host: Host = None, port: PortNumber = None, data: DataDir = None) -> None:
+    """Run the API, a worker and a database (unless QUARTERDECK_DATABASE_URL is set)."""
+    raise typer.Exit(serve_everything(server_settings(host=host, port=port, data=data)))
+
+
+def api(host: Host = None, port: PortNumber = None, data: DataDir = None) -> None:
+    """Run only the API, on the database of QUARTERDECK_DATABASE_URL."""
+    raise typer.Exit(serve_api_alone(server_settings(host=host, port=port, data=data)))
+
+
+def worker(data: DataDir = None) -> None:
+    """Run only a worker, on the database of QUARTERDECK_DATABASE_URL."""
+    raise typer.Exit(run_worker_alone(server_settings(data=data)))
+
+
+def migrate(
+    check: Annotated[
+        bool, flag("--check", "Change nothing. Exit code 0: up to date, 1: migrations pending, 2: error.")
+    ] = False,
+    data: DataDir = None,
+) -> None:
+    """Migrate the database to the schema of this release."""
+    settings = server_settings(data=data)
+    if not check:
+        for line in migrate_now(settings):
+            typer.echo(line)
+        return
+    pending = pending_now(settings)
+    typer.echo(f"Pending: {', '.join(pending)}" if pending else UP_TO_DATE)
+    raise typer.Exit(ExitCode.UNSUCCESSFUL if pending else 0)
+
+
+def sweep(data: DataDir = None) -> None:
+    """Delete expired data now. A running server does this every hour."""
+    deleted = delete_expired_now(server_settings(data=data))
+    counts = (f"{count} {name.replace('_', ' ')}" for name, count in asdict(deleted).items())
+    typer.echo(f"Deleted {', '.join(counts)}")

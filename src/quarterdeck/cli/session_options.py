@@ -1,171 +1,142 @@
 """Options of `qd sessions create` and `edit`."""
 
-from enum import StrEnum
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
+from uuid import UUID
 
 import msgspec
 import typer
-from msgspec import UNSET, UnsetType
 
 from quarterdeck.cli import completion, find
-from quarterdeck.cli.exit_codes import UsageError
-from quarterdeck.cli.options import file_name, json_object, line, text, usd
+from quarterdeck.cli.errors import CliError
+from quarterdeck.cli.options import (
+    check_either,
+    choice,
+    file_name,
+    json_object,
+    line,
+    option,
+    or_unset,
+    read_file,
+    tokens_count,
+    usd,
+)
+from quarterdeck.cli.output import cost_text
+from quarterdeck.client import Client, Forbidden, NotFound
+from quarterdeck.client.models import (
+    AgentReference,
+    ConfigurationField,
+    SessionBody,
+    SessionSkill,
+    SetLimit,
+    SetLimits,
+    ToolRule,
+    ToolSpec,
+    WorkspaceKind,
+)
 
-if TYPE_CHECKING:
-    from uuid import UUID
-
-    from quarterdeck.client import Client
-    from quarterdeck.client.models import (
-        AgentReference,
-        SessionBody,
-        SessionSkill,
-        SetLimits,
-        ToolRule,
-        ToolSpec,
-        WorkspaceKind,
-    )
-
-_RULES = ("allow", "ask", "deny")
-_MAX_TOKENS = 2**53
+_EFFORTS = ("low", "medium", "high")
 
 
-def _rule(given: str) -> tuple[str, str]:
-    tool, equals, rule = given.rpartition("=")
-    if not equals or not tool or rule not in _RULES:
+def _rule(given: str) -> tuple[str, ToolRule]:
+    tool, _, rule = given.rpartition("=")
+    if not tool or rule not in list(ToolRule):
         raise typer.BadParameter(f"{given!r} is not TOOL=allow, TOOL=ask or TOOL=deny")
-    return tool, rule
+    return tool, ToolRule(rule)
 
 
-def _tokens(given: str) -> int:
-    if not (given.isascii() and given.isdigit() and 0 < int(given[:17]) <= _MAX_TOKENS and len(given) < 17):
-        raise typer.BadParameter(f"{given!r} is not a number of tokens")
-    return int(given)
+def _temperature(given: str) -> float:
+    with suppress(ValueError):
+        if 0 <= (found := float(given)) <= 2:
+            return found
+    raise typer.BadParameter(f"{given!r} is not a number from 0 to 2")
 
 
-class ReasoningEffort(StrEnum):
-    LOW = "low"
-    MEDIUM = "medium"
-    HIGH = "high"
-
-
-Title = Annotated[str | None, typer.Option(parser=line, metavar="TITLE", help="Title of the session.")]
+Title = Annotated[str | None, option("TITLE", "Title of the session.", parser=line)]
 Model = Annotated[
     str | None,
-    typer.Option(
-        parser=line,
-        metavar="MODEL",
-        help="provider:name, or demo. Default: set by the server.",
-        autocompletion=completion.models,
-    ),
+    option("MODEL", "provider:name, or demo. Default: set by the server.", parser=line, complete=completion.models),
 ]
-Instructions = Annotated[str | None, typer.Option(parser=text, metavar="TEXT", help="Instructions for the agent.")]
-InstructionsFile = Annotated[
-    str | None, typer.Option(parser=file_name, metavar="FILE", help="Read the instructions from a file.")
-]
+Instructions = Annotated[str | None, option("TEXT", "Instructions for the agent.")]
+InstructionsFile = Annotated[str | None, option("FILE", "Read the instructions from a file.", parser=file_name)]
 Skills = Annotated[
     list[str] | None,
-    typer.Option(
-        "--skill",
-        metavar="SKILL[@VERSION]",
-        help="ID or name of a skill. Can be repeated.",
-        autocompletion=completion.skills,
-    ),
+    option("SKILL[@VERSION]", "ID or name of a skill. Can be repeated.", "--skill", complete=completion.skills),
 ]
-Temperature = Annotated[
-    float | None, typer.Option(min=0, max=2, metavar="NUMBER", help="Temperature of the model, from 0 to 2.")
-]
+Temperature = Annotated[float | None, option("NUMBER", "Temperature of the model, from 0 to 2.", parser=_temperature)]
 MaxOutputTokens = Annotated[
-    int | None, typer.Option(min=1, metavar="COUNT", help="Maximum tokens of one answer, including reasoning.")
+    int | None, option("COUNT", "Maximum tokens of one answer, including reasoning.", parser=tokens_count)
 ]
 Effort = Annotated[
-    ReasoningEffort | None, typer.Option(metavar="EFFORT", help="Reasoning effort: low, medium or high.")
+    Literal["low", "medium", "high"] | None, choice("EFFORT", "Reasoning effort: low, medium or high.", values=_EFFORTS)
 ]
 Policy = Annotated[
     list[Any] | None,
-    typer.Option(
+    option(
+        "TOOL=RULE",
+        "Rule for a tool or a prefix: bash=ask or crm_*=deny. Rules are allow, ask and deny. Can be repeated.",
         "--policy",
         parser=_rule,
-        metavar="TOOL=RULE",
-        help="Rule for a tool or a prefix: bash=ask or crm_*=deny. Rules are allow, ask and deny. Can be repeated.",
     ),
 ]
 ToolsFile = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "FILE",
+        "JSON file with the client tools: a list of objects with name, description and parameters.",
         "--tools",
         parser=file_name,
-        metavar="FILE",
-        help="JSON file with the client tools: a list of objects with name, description and parameters.",
     ),
 ]
 
 
 def _json_schema(given: str) -> dict[str, Any]:
-    return json_object(given if given.lstrip().startswith("{") else _read_file(file_name(given)))
+    return json_object(given if given.lstrip().startswith("{") else read_file(file_name(given)))
 
 
 OutputSchema = Annotated[
     dict[str, Any] | None,
-    typer.Option(
+    option(
+        "SCHEMA",
+        "JSON Schema that answers must match: JSON, or the name of a file with it.",
         "--output-schema",
         parser=_json_schema,
-        metavar="SCHEMA",
-        help="JSON Schema that answers must match: JSON, or the name of a file with it.",
     ),
 ]
-MaxCost = Annotated[
-    float | None,
-    typer.Option("--max-cost-usd", parser=usd, metavar="USD", help="Maximum cost of one run."),
-]
-MaxTokens = Annotated[
-    int | None, typer.Option("--max-tokens", parser=_tokens, metavar="COUNT", help="Maximum tokens of one run.")
-]
+MaxCost = Annotated[float | None, option("USD", "Maximum cost of one run.", "--max-cost-usd", parser=usd)]
+MaxTokens = Annotated[int | None, option("COUNT", "Maximum tokens of one run.", "--max-tokens", parser=tokens_count)]
 SessionMaxCost = Annotated[
-    float | None,
-    typer.Option("--session-max-cost-usd", parser=usd, metavar="USD", help="Maximum cost of all runs together."),
+    float | None, option("USD", "Maximum cost of all runs together.", "--session-max-cost-usd", parser=usd)
 ]
 SessionMaxTokens = Annotated[
-    int | None,
-    typer.Option("--session-max-tokens", parser=_tokens, metavar="COUNT", help="Maximum tokens of all runs together."),
+    int | None, option("COUNT", "Maximum tokens of all runs together.", "--session-max-tokens", parser=tokens_count)
 ]
 
 
 Workspace = Annotated[
-    Literal["none", "sandbox"] | None,
-    typer.Option(
+    WorkspaceKind | None,
+    choice(
+        "KIND",
+        "sandbox: the agent has files and a shell. none: it has neither. Default: set by the server.",
         "--workspace",
-        metavar="KIND",
-        help="sandbox: the agent has files and a shell. none: it has neither. Default: set by the server.",
+        values=WorkspaceKind,
     ),
 ]
-
-
-def _field(given: str) -> str:
-    from quarterdeck.client.models import ConfigurationField
-
-    if given not in list(ConfigurationField):
-        raise typer.BadParameter(f"{given!r} is not one of {', '.join(ConfigurationField)}")
-    return given
 
 
 Inherit = Annotated[
     list[Any] | None,
-    typer.Option(
+    choice(
+        "FIELD",
+        "Take a field from the agent again, such as model. Can be repeated.",
         "--inherit",
-        parser=_field,
-        metavar="FIELD",
-        help="Take a field from the agent again, such as model. Can be repeated.",
+        values=ConfigurationField,
     ),
 ]
 McpServers = Annotated[
     list[str] | None,
-    typer.Option(
-        "--mcp-server",
-        metavar="SERVER",
-        help="ID or name of an MCP server. Can be repeated.",
-        autocompletion=completion.mcp_servers,
-    ),
+    option("SERVER", "ID or name of an MCP server. Can be repeated.", "--mcp-server", complete=completion.mcp_servers),
 ]
 
 
@@ -176,49 +147,23 @@ def split_version(given: str) -> tuple[str, int | None]:
     return (name, int(version)) if at and is_number else (given, None)
 
 
-def agent(client: "Client", given: str) -> "AgentReference":
-    from quarterdeck.client.models import AgentReference
-
+def agent(client: Client, given: str) -> AgentReference:
     name, version = split_version(given)
     return AgentReference(find.agent(client, name).id, version)
 
 
-def skill(client: "Client", given: str) -> "SessionSkill":
-    from quarterdeck.client.models import SessionSkill
-
+def skill(client: Client, given: str) -> SessionSkill:
     name, version = split_version(given)
     return SessionSkill(find.skill(client, name).id, version)
 
 
-def or_unset(given: str | None) -> str | UnsetType:
-    return UNSET if given is None else given
-
-
 def instructions_text(given: str | None, file: str | None) -> str | None:
-    if file is None:
-        return given
-    if given is not None:
-        raise UsageError("Use either --instructions or --instructions-file")
-    return _read_file(file)
+    check_either("--instructions", given, "--instructions-file", file)
+    return given if file is None else read_file(file)
 
 
-def _read_file(name: str) -> str:
-    try:
-        return Path(name).read_text("utf-8")
-    except OSError as error:
-        raise typer.BadParameter(f"{name}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise typer.BadParameter(f"{name}: not valid UTF-8") from None
-
-
-def mcp_servers(client: "Client", given: list[str]) -> "list[UUID | str]":
-    return [find.mcp_server_id(client, one) for one in given]
-
-
-def mcp_servers_text(client: "Client", session: "SessionBody") -> list[str]:
-    from quarterdeck.client import Forbidden, NotFound
-
-    def name(server_id: "UUID") -> str:
+def mcp_servers_text(client: Client, session: SessionBody) -> str:
+    def name(server_id: UUID) -> str:
         try:
             return client.get_mcp_server(server_id).name
         except NotFound:
@@ -227,10 +172,10 @@ def mcp_servers_text(client: "Client", session: "SessionBody") -> list[str]:
             # A session token cannot read MCP servers.
             return str(server_id)
 
-    return [name(one) for one in session.mcp_servers]
+    return "\n".join(name(one) for one in session.mcp_servers)
 
 
-def agent_text(session: "SessionBody") -> str | None:
+def agent_text(session: SessionBody) -> str | None:
     if session.agent is None:
         return None
     if session.agent.version is not None:
@@ -238,29 +183,13 @@ def agent_text(session: "SessionBody") -> str | None:
     return f"{session.agent.name} (now version {session.agent.current_version})"
 
 
-def workspace(given: Literal["none", "sandbox"] | None) -> "WorkspaceKind | UnsetType":
-    from quarterdeck.client.models import WorkspaceKind
-
-    return UNSET if given is None else WorkspaceKind(given)
-
-
-def policy(given: list[Any]) -> "dict[str, ToolRule]":
-    from quarterdeck.client.models import ToolRule
-
-    return {tool: ToolRule(rule) for tool, rule in given}
-
-
-def client_tools(file: str) -> "list[ToolSpec]":
-    from pathlib import Path
-
-    from quarterdeck.client.models import ToolSpec
-
+def client_tools(file: str) -> list[ToolSpec]:
     try:
         return msgspec.json.decode(Path(file).read_bytes(), type=list[ToolSpec])
     except OSError as error:
-        raise UsageError(f"{file}: {error.strerror}") from None
+        raise CliError(f"{file}: {error.strerror}") from None
     except msgspec.DecodeError as error:
-        raise UsageError(f"{file} is not a JSON list of tools with name, description and parameters: {error}") from None
+        raise CliError(f"{file} is not a JSON list of tools with name, description and parameters: {error}") from None
 
 
 class GivenLimits(msgspec.Struct, frozen=True):
@@ -275,32 +204,18 @@ class GivenLimits(msgspec.Struct, frozen=True):
     def is_empty(self) -> bool:
         return all(value is None for value in msgspec.structs.astuple(self))
 
-    def body(self, *, remove_others: bool = False) -> "SetLimits":
-        from quarterdeck.client.models import SetLimit, SetLimits
-
+    def body(self, *, remove_others: bool = False) -> SetLimits:
         def limit(cost: float | None, tokens: int | None) -> SetLimit:
-            if remove_others:
-                return SetLimit(cost, tokens)
-            return SetLimit(UNSET if cost is None else cost, UNSET if tokens is None else tokens)
+            return SetLimit(cost, tokens) if remove_others else SetLimit(or_unset(cost), or_unset(tokens))
 
         return SetLimits(limit(self.run_cost, self.run_tokens), limit(self.session_cost, self.session_tokens))
 
 
-def policy_text(session: "SessionBody") -> str | None:
-    return "\n".join(f"{tool}: {rule}" for tool, rule in session.tool_policy.items()) or None
-
-
-def tools_text(session: "SessionBody") -> str | None:
-    return "\n".join(tool.name for tool in session.client_tools) or None
-
-
-def limits_text(session: "SessionBody") -> str | None:
-    from quarterdeck.cli.action_text import cost_text
-
+def limits_text(session: SessionBody) -> str:
     lines = []
     for scope, limit in (("run", session.limits.run), ("session", session.limits.session)):
         found = [] if limit.max_cost_usd is None else [cost_text(limit.max_cost_usd)]
         found += [] if limit.max_tokens is None else [f"{limit.max_tokens:,} tokens"]
         if found:
             lines.append(f"{scope}: {', '.join(found)}")
-    return "\n".join(lines) or None
+    return "\n".join(lines)

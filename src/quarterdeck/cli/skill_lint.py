@@ -1,6 +1,7 @@
 """`qd skills lint`: checks a skill with the server's own reader, and reports as many errors at once as possible."""
 
 import fnmatch
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -9,7 +10,6 @@ from pathlib import Path
 from msgspec import Struct
 
 from quarterdeck.blobs.model import Source
-from quarterdeck.cli.skill_template import DESCRIPTION
 from quarterdeck.client.bundle_archive import File, bundle_files, pack_folder
 from quarterdeck.client.errors import InvalidBundle
 from quarterdeck.core.settings import BundleSettings
@@ -17,6 +17,27 @@ from quarterdeck.skills.archive import SKILL_MD, missing_skill_md, read_bundle
 from quarterdeck.skills.frontmatter import frontmatter_faults
 from quarterdeck.skills.model import Bundle, BundleError, shown
 from quarterdeck.skills.paths import bundle_path, check_portable
+
+# The SKILL.md that `qd skills init` writes.
+
+DESCRIPTION = "Describe in one or two sentences what this skill does and when an agent should use it."
+_TEMPLATE = """\
+---
+name: {name}
+description: {description}
+---
+
+# {name}
+
+Write down what the agent needs to know and what to do, step by step. Other files in this folder are part of the skill:
+mention them here, and the agent reads them when it needs them.
+"""
+
+
+def template(name: str, description: str) -> str:
+    # A JSON string is also valid YAML, whatever characters it contains.
+    return _TEMPLATE.format(name=name, description=json.dumps(description, ensure_ascii=False))
+
 
 # Allowed, but usually in the folder by accident.
 _UNINTENDED = ("*.pyc", ".DS_Store", "Thumbs.db", "*.swp", "*~")

@@ -4,40 +4,51 @@ import hashlib
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 import typer
 
 from quarterdeck.cli import find
-from quarterdeck.cli.arguments import SkillId
 from quarterdeck.cli.connection import open_client
-from quarterdeck.cli.exit_codes import CliError, ExitCode, UsageError
-from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, file_name, line, text
+from quarterdeck.cli.errors import CliError, ExitCode
+from quarterdeck.cli.options import (
+    AsJson,
+    Latest,
+    Limit,
+    NewVersion,
+    OldVersion,
+    Profile,
+    SkillId,
+    VersionArgument,
+    Yes,
+    argument,
+    confirm,
+    file_name,
+    flag,
+    line,
+    option,
+    version_number,
+)
 from quarterdeck.cli.output import (
     Column,
-    actor_name,
-    date_text,
     document_output,
     note,
     print_diff,
     print_json,
     print_list,
+    print_result,
     progress_bar,
     say,
     size,
 )
-from quarterdeck.cli.skill_lint import lint_skill
-from quarterdeck.cli.skill_template import template
+from quarterdeck.cli.skill_lint import DESCRIPTION, lint_skill, template
+from quarterdeck.client import Client, InvalidRequest
+from quarterdeck.client.bundle_archive import open_archive
+from quarterdeck.client.models import FileDiffBody, SkillBody, SkillVersionItem
 from quarterdeck.core.settings import read_settings
 from quarterdeck.skills.archive import SKILL_MD
 from quarterdeck.skills.model import Bundle
-
-if TYPE_CHECKING:
-    from quarterdeck.client import Client
-    from quarterdeck.client.models import FileDiffBody, SkillBody, SkillVersionItem
-
-# What `qd skills push` refuses unless it is forced to: invalid bundles, and pushes that are probably mistakes.
 
 
 def check_bundle(folder: str) -> Bundle:
@@ -46,11 +57,11 @@ def check_bundle(folder: str) -> Bundle:
     if report.bundle is None:
         first, *others = report.errors
         more = f" {len(others)} more: see `qd skills lint {folder}`." if others else ""
-        raise CliError(f"{first}{more}", ExitCode.INVALID_INPUT)
+        raise CliError(f"{first}{more}")
     return report.bundle
 
 
-def check_push(client: "Client", bundle: Bundle, skill_name: str, skill: "SkillBody | None") -> None:
+def check_push(client: Client, bundle: Bundle, skill_name: str, skill: SkillBody | None) -> None:
     """`skill` is None if the push would create it."""
     name = bundle.frontmatter["name"]
     if name != skill_name:
@@ -66,14 +77,13 @@ def check_push(client: "Client", bundle: Bundle, skill_name: str, skill: "SkillB
 
 
 def _refused(reason: str) -> CliError:
-    return CliError(f"{reason}. Use --force to push anyway.", ExitCode.INVALID_INPUT)
+    return CliError(f"{reason}. Use --force to push anyway.")
 
 
 app = typer.Typer(rich_markup_mode=None, help="Create, check, push, compare and download skills.")
 
-Skill = SkillId
-Number = Annotated[int, typer.Argument(min=1, max=2**31 - 1, metavar="VERSION", help="Version number.")]
-Folder = Annotated[str, typer.Argument(parser=file_name, metavar="DIR", help="Folder or archive of the skill.")]
+Number = Annotated[int, argument("VERSION", "Version number.", parser=version_number)]
+Folder = Annotated[str, argument("DIR", "Folder or archive of the skill.", parser=file_name)]
 
 _NOT_IN_A_NAME = re.compile(r"[^a-z0-9]+")
 _NOT_IN_A_FILE_NAME = re.compile(r"[^A-Za-z0-9._-]+")
@@ -84,7 +94,7 @@ _COLUMNS = ("ID", "NAME", Column("LATEST", right=True), "IN USE", "CREATED", "DE
 
 @app.command("list")
 def list_(
-    archived: Annotated[bool, typer.Option("--archived", help="List archived skills.")] = False,
+    archived: Annotated[bool, flag("--archived", "List archived skills.")] = False,
     limit: Limit = 50,
     profile: Profile = None,
     as_json: AsJson = False,
@@ -93,18 +103,18 @@ def list_(
     with open_client(profile) as client:
         print_list(
             client.iter_skills(archived=archived),
-            limit,
             _COLUMNS,
             _row,
+            "No archived skills." if archived else "No skills yet.",
+            limit,
             as_json=as_json,
-            empty="No archived skills." if archived else "No skills yet.",
         )
 
 
 @app.command()
 def search(
-    words: Annotated[str, typer.Argument(parser=text, metavar="TEXT", help="Text in the name or description.")],
-    archived: Annotated[bool, typer.Option("--archived", help="Search archived skills.")] = False,
+    words: Annotated[str, argument("TEXT", "Text in the name or description.")],
+    archived: Annotated[bool, flag("--archived", "Search archived skills.")] = False,
     limit: Limit = 50,
     profile: Profile = None,
     as_json: AsJson = False,
@@ -118,51 +128,42 @@ def search(
                 for skill in client.iter_skills(archived=archived, page_size=200)
                 if wanted in f"{skill.name}\n{skill.description or ''}".casefold()
             ),
-            limit,
             _COLUMNS,
             _row,
+            "No matching skills.",
+            limit,
             as_json=as_json,
-            empty="No matching skills.",
         )
 
 
 @app.command()
 def init(
-    folder: Annotated[
-        str, typer.Argument(parser=file_name, metavar="DIR", help="Folder of the skill. Created if needed.")
-    ],
-    description: Annotated[
-        str | None, typer.Option(parser=line, metavar="TEXT", help="What the skill does and when to use it.")
-    ] = None,
+    folder: Annotated[str, argument("DIR", "Folder of the skill. Created if needed.", parser=file_name)],
+    description: Annotated[str | None, option("TEXT", "What the skill does and when to use it.", parser=line)] = None,
 ) -> None:
     """Create a folder with a SKILL.md to start from."""
-    from quarterdeck.cli.skill_template import DESCRIPTION, template
-
     path = Path(folder)
     name = _NOT_IN_A_NAME.sub("-", path.resolve().name.lower()).strip("-")[:_MAX_NAME_CHARACTERS].strip("-") or "skill"
     if path.exists() and not path.is_dir():
-        raise CliError(f"{path}: not a folder", ExitCode.INVALID_INPUT)
+        raise CliError(f"{path}: not a folder")
     try:
         path.mkdir(parents=True, exist_ok=True)
         with (path / "SKILL.md").open("x", encoding="utf-8") as file:
             file.write(template(name, description or DESCRIPTION))
     except FileExistsError:
-        raise CliError(f"{path / 'SKILL.md'}: already exists", ExitCode.INVALID_INPUT) from None
+        raise CliError(f"{path / 'SKILL.md'}: already exists") from None
     except OSError as error:
-        raise CliError(f"{path}: {error.strerror}", ExitCode.INVALID_INPUT) from None
+        raise CliError(f"{path}: {error.strerror}") from None
     say(f"wrote {path / 'SKILL.md'}")
 
 
 @app.command()
 def lint(folder: Folder, as_json: AsJson = False) -> None:
     """Check a skill with the rules of the server, without a server. Errors set the exit code to 1; warnings do not."""
-    from quarterdeck.cli.skill_lint import lint_skill
-    from quarterdeck.core.settings import read_settings
-
     try:
         report = lint_skill(Path(folder), read_settings(os.environ).bundle)
     except OSError as error:
-        raise CliError(f"{error.filename or folder}: {error.strerror}", ExitCode.INVALID_INPUT) from None
+        raise CliError(f"{error.filename or folder}: {error.strerror}") from None
     if as_json:
         print_json({"faults": report.errors, "warnings": report.warnings})
     else:
@@ -182,20 +183,16 @@ def lint(folder: Folder, as_json: AsJson = False) -> None:
 
 @app.command()
 def push(
-    skill: Skill,
+    skill: SkillId,
     folder: Folder,
-    create: Annotated[bool, typer.Option("--create", help="Create the skill if it does not exist.")] = False,
+    create: Annotated[bool, flag("--create", "Create the skill if it does not exist.")] = False,
     force: Annotated[
-        bool,
-        typer.Option("--force", help="Skip all checks, also those for unchanged content and for another name."),
+        bool, flag("--force", "Skip all checks, also those for unchanged content and for another name.")
     ] = False,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Push a folder or archive as the next version of a skill. It is checked first, as by `qd skills lint`."""
-    from quarterdeck.client import InvalidRequest
-    from quarterdeck.client.bundle_archive import open_archive
-
     with open_archive(folder) as archive, open_client(profile) as client:
         bundle = None if force else check_bundle(folder)
         target = find.skill_or_none(client, skill) if create else find.skill(client, skill)
@@ -207,39 +204,32 @@ def push(
                 pushed = client.push_skill_version(target.id, archive, progress=progress)
         except InvalidRequest as error:
             hint = f" The skill {target.name} exists but has no versions." if target.latest_version is None else ""
-            raise CliError(error.message + hint, ExitCode.INVALID_INPUT) from None
-    if as_json:
-        print_json(pushed)
-    else:
-        say(f"pushed {target.name} version {pushed.version} ({size(pushed.bundle_bytes)})")
+            raise CliError(error.message + hint) from None
+    print_result(
+        pushed, f"pushed {target.name} version {pushed.version} ({size(pushed.bundle_bytes)})", as_json=as_json
+    )
     if target.default_version is not None:
         note(f"Sessions still use version {target.default_version}. See `qd skills rollback --latest`.")
 
 
 @app.command()
-def versions(skill: Skill, limit: Limit = 50, profile: Profile = None, as_json: AsJson = False) -> None:
+def versions(skill: SkillId, limit: Limit = 50, profile: Profile = None, as_json: AsJson = False) -> None:
     """List the versions of a skill, newest first."""
     with open_client(profile) as client:
         target = find.skill(client, skill)
         used = target.default_version or target.latest_version
         print_list(
             client.iter_skill_versions(target.id),
-            limit,
             (Column("VERSION", right=True), "IN USE", Column("SIZE", right=True), "PUSHED", "BY", "DESCRIPTION"),
             lambda version: _version_row(version, used),
+            "No versions.",
+            limit,
             as_json=as_json,
-            empty="No versions.",
         )
 
 
 @app.command()
-def diff(
-    skill: Skill,
-    base: Annotated[int, typer.Argument(min=1, max=2**31 - 1, metavar="A", help="Old version.")],
-    head: Annotated[int, typer.Argument(min=1, max=2**31 - 1, metavar="B", help="New version.")],
-    profile: Profile = None,
-    as_json: AsJson = False,
-) -> None:
+def diff(skill: SkillId, base: OldVersion, head: NewVersion, profile: Profile = None, as_json: AsJson = False) -> None:
     """Show the changes between two versions."""
     with open_client(profile) as client:
         found = client.diff_skill_versions(find.skill(client, skill).id, base=base, head=head)
@@ -256,11 +246,10 @@ def diff(
 
 @app.command()
 def download(
-    skill: Skill,
+    skill: SkillId,
     version: Number,
     output: Annotated[
-        str | None,
-        typer.Option("-o", "--output", parser=file_name, metavar="FILE", help="Output file. Use - for stdout."),
+        str | None, option("FILE", "Output file. Use - for stdout.", "-o", "--output", parser=file_name)
     ] = None,
     profile: Profile = None,
 ) -> None:
@@ -276,23 +265,21 @@ def download(
             try:
                 count = client.download_skill_bundle(target.id, version, name, progress=progress)
             except OSError as error:
-                raise CliError(f"{name}: {error.strerror}", ExitCode.INVALID_INPUT) from None
+                raise CliError(f"{name}: {error.strerror}") from None
     say(f"wrote {name} ({size(count)})")
 
 
 @app.command()
 def rollback(
-    skill: Skill,
-    version: Annotated[
-        int | None, typer.Argument(min=1, max=2**31 - 1, metavar="VERSION", help="Version number.")
-    ] = None,
-    latest: Annotated[bool, typer.Option("--latest", help="Always use the latest version again.")] = False,
+    skill: SkillId,
+    version: VersionArgument = None,
+    latest: Latest = False,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Set the version that sessions use. It applies from their next run on, unless they pin one."""
     if (version is None) is not latest:
-        raise UsageError("Use either VERSION or --latest")
+        raise CliError("Use either VERSION or --latest")
     with open_client(profile) as client:
         changed = client.change_skill(find.skill(client, skill).id, default_version=version)
     if as_json:
@@ -303,7 +290,7 @@ def rollback(
 
 
 @app.command()
-def archive(skill: Skill, profile: Profile = None) -> None:
+def archive(skill: SkillId, profile: Profile = None) -> None:
     """Archive a skill. It then accepts no versions and no new sessions; sessions that use it keep it."""
     with open_client(profile) as client:
         found = find.skill(client, skill, archived=False)
@@ -313,8 +300,7 @@ def archive(skill: Skill, profile: Profile = None) -> None:
 
 @app.command()
 def unarchive(
-    skill: Annotated[str, typer.Argument(parser=text, metavar="SKILL", help="ID or name of the archived skill.")],
-    profile: Profile = None,
+    skill: Annotated[str, argument("SKILL", "ID or name of the archived skill.")], profile: Profile = None
 ) -> None:
     """Unarchive a skill."""
     with open_client(profile) as client:
@@ -324,7 +310,7 @@ def unarchive(
 
 
 @app.command()
-def delete(skill: Skill, yes: Yes = False, profile: Profile = None) -> None:
+def delete(skill: SkillId, yes: Yes = False, profile: Profile = None) -> None:
     """Delete a skill that no session uses, with its versions. This can't be undone."""
     with open_client(profile) as client:
         found = find.skill(client, skill)
@@ -333,7 +319,7 @@ def delete(skill: Skill, yes: Yes = False, profile: Profile = None) -> None:
     say(f"deleted {found.name}")
 
 
-def _print_file(file: "FileDiffBody") -> None:
+def _print_file(file: FileDiffBody) -> None:
     if file.diff:
         print_diff(file.diff)
     if file.why_no_diff is not None:
@@ -345,21 +331,21 @@ def _print_file(file: "FileDiffBody") -> None:
         say(f"{file.path}: executable in one of the versions only")
 
 
-def _row(skill: "SkillBody") -> list[str]:
+def _row(skill: SkillBody) -> list[object]:
     latest = "" if skill.latest_version is None else str(skill.latest_version)
     used = "Latest (auto-update)" if skill.default_version is None else f"Pinned to version {skill.default_version}"
     description = " ".join((skill.description or "").split())
     if len(description) > _MAX_DESCRIPTION_CHARACTERS:
         description = f"{description[: _MAX_DESCRIPTION_CHARACTERS - 1].rstrip()}…"
-    return [str(skill.id), skill.name, latest, used if latest else "", date_text(skill.created_at), description]
+    return [skill.id, skill.name, latest, used if latest else "", skill.created_at, description]
 
 
-def _version_row(version: "SkillVersionItem", used: int | None) -> list[str]:
+def _version_row(version: SkillVersionItem, used: int | None) -> list[object]:
     return [
-        str(version.version),
-        "yes" if version.version == used else "",
+        version.version,
+        version.version == used,
         size(version.bundle_bytes),
-        date_text(version.created_at),
-        actor_name(version.created_by),
+        version.created_at,
+        version.created_by,
         " ".join(str(version.frontmatter["description"]).split()),
     ]

@@ -4,19 +4,19 @@ import asyncio
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 import typer
 
+from quarterdeck.cli import find
 from quarterdeck.cli.action_text import answered, call_text, caller_text, required, resolve_command
 from quarterdeck.cli.chat_session import ChatSession, open_client, run_until_first
-from quarterdeck.cli.chat_view import plain_text, sanitized
-from quarterdeck.cli.connection import ConnectionInfo
-from quarterdeck.cli.conversation import attached, retry_text
-from quarterdeck.cli.conversation_parts import Block, cut_off_text, ignored_text
+from quarterdeck.cli.chat_view import coloured, coloured_diff, plain_text, sanitized, without_colours
+from quarterdeck.cli.connection import ConnectionInfo, client_for, connect
+from quarterdeck.cli.conversation import Block, attached, cut_off_text, ignored_text, is_diff, retry_text
+from quarterdeck.cli.options import Profile, SessionId, flag, option, whole_number
 from quarterdeck.cli.output import has_colours, json_text, print_json_text
-from quarterdeck.cli.tool_output import coloured, coloured_diff, is_diff, without_colours
 from quarterdeck.client import AsyncClient, Event
 from quarterdeck.client.models import Delta, EventType, ModelRetry
 
@@ -24,7 +24,23 @@ _MAX_REST_CHARACTERS = 64 * 1024
 _RUN_ENDS = (EventType.RUN_SUCCEEDED, EventType.RUN_FAILED, EventType.RUN_CANCELLED)
 
 
-async def watch(info: ConnectionInfo, session_id: UUID, after: int, *, as_json: bool, until_idle: bool) -> None:
+def watch(
+    session: SessionId,
+    after: Annotated[int, option("N", "Start after the event with this ID.", parser=whole_number(0, 2**53))] = 0,
+    as_json: Annotated[bool, flag("--json", "Print each event as one line of JSON.")] = False,
+    until_idle: Annotated[bool, flag("--until-idle", "Exit when no run is active.")] = False,
+    profile: Profile = None,
+) -> None:
+    """Follow the log of a session."""
+    info = connect(profile)
+    with client_for(info) as client:
+        session_id = find.session_id(client, session)
+    asyncio.run(_watch_session(info, session_id, after, as_json=as_json, until_idle=until_idle))
+
+
+async def _watch_session(
+    info: ConnectionInfo, session_id: UUID, after: int, *, as_json: bool, until_idle: bool
+) -> None:
     async with open_client(info) as client:
         await _watch(client, session_id, after, as_json=as_json, until_idle=until_idle)
 

@@ -1,39 +1,33 @@
 """`qd webhooks`."""
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from quarterdeck.cli import completion, find
-from quarterdeck.cli.arguments import WebhookId
 from quarterdeck.cli.connection import open_client
-from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, duration, line, text
-from quarterdeck.cli.output import Column, actor_name, cell, date_text, note, print_facts, print_json, print_list, say
-
-if TYPE_CHECKING:
-    from quarterdeck.client.models import CreatedWebhookBody, WebhookBody, WebhookDeliveryBody, WebhookEvent
+from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, argument, choice, confirm, duration, line, option
+from quarterdeck.cli.output import (
+    Column,
+    cell,
+    created_text,
+    note,
+    print_facts,
+    print_json,
+    print_list,
+    print_result,
+    say,
+)
+from quarterdeck.client.models import CreatedWebhookBody, DeliveryState, WebhookBody, WebhookDeliveryBody, WebhookEvent
 
 app = typer.Typer(rich_markup_mode=None, help="Manage webhooks and their deliveries.")
 
-_RUN_EVENTS = ("run.succeeded", "run.failed", "run.cancelled")
-_EVENTS = (*_RUN_EVENTS, "action.required", "action.resolved")
-_STATES = ("pending", "delivered", "failed")
+WebhookId = Annotated[
+    str, argument("WEBHOOK", "ID, ID prefix, description or URL of the webhook.", complete=completion.webhooks)
+]
 
-
-def _event(given: str) -> "WebhookEvent":
-    from quarterdeck.client.models import WebhookEvent
-
-    try:
-        return WebhookEvent(given)
-    except ValueError:
-        raise typer.BadParameter(f"{given!r} is not one of {', '.join(_EVENTS)}") from None
-
-
-def _state(given: str) -> str:
-    if given not in _STATES:
-        raise typer.BadParameter(f"{given!r} is not one of {', '.join(_STATES)}")
-    return given
+_RUN_EVENTS = [WebhookEvent.RUN_SUCCEEDED, WebhookEvent.RUN_FAILED, WebhookEvent.RUN_CANCELLED]
 
 
 @app.command("list")
@@ -42,36 +36,32 @@ def list_(limit: Limit = 50, profile: Profile = None, as_json: AsJson = False) -
     with open_client(profile) as client:
         print_list(
             client.iter_webhooks(),
-            limit,
             ("ID", "URL", "EVENTS", "STATE", "DESCRIPTION"),
             _row,
+            "No webhooks yet.",
+            limit,
             as_json=as_json,
-            empty="No webhooks yet.",
         )
 
 
 @app.command()
 def create(
-    url: Annotated[str, typer.Argument(parser=text, metavar="URL", help="Address that events are sent to.")],
+    url: Annotated[str, argument("URL", "Address that events are sent to.")],
     event: Annotated[
-        list[str] | None,
-        typer.Option(
-            parser=_event,
-            metavar="EVENT",
-            help=f"One of {', '.join(_EVENTS)}. Can be repeated. Default: the events of runs.",
-            autocompletion=completion.one_of(_EVENTS),
+        list[WebhookEvent] | None,
+        choice(
+            "EVENT",
+            f"One of {', '.join(WebhookEvent)}. Can be repeated. Default: the events of runs.",
+            values=WebhookEvent,
         ),
     ] = None,
-    description: Annotated[
-        str | None, typer.Option(parser=line, metavar="TEXT", help="Description of the webhook.")
-    ] = None,
+    description: Annotated[str | None, option("TEXT", "Description of the webhook.", parser=line)] = None,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a webhook and print its signing secret. The secret is shown only once."""
-    events: Any = event or [_event(each) for each in _RUN_EVENTS]
     with open_client(profile) as client:
-        created = client.create_webhook(url=url, events=events, description=description)
+        created = client.create_webhook(url=url, events=event or _RUN_EVENTS, description=description)
     _show_secret(created, as_json=as_json)
 
 
@@ -85,14 +75,14 @@ def show(webhook_id: WebhookId, profile: Profile = None, as_json: AsJson = False
         return
     print_facts(
         [
-            ("webhook", str(webhook.id)),
+            ("webhook", webhook.id),
             ("url", webhook.url),
             ("description", webhook.description),
             ("events", ", ".join(webhook.events)),
             ("state", _state_text(webhook)),
             ("reason", webhook.disabled_reason),
-            ("previous secret until", date_text(webhook.previous_secret_expires_at) or None),
-            ("created", f"{date_text(webhook.created_at)} by {actor_name(webhook.created_by)}"),
+            ("previous secret until", webhook.previous_secret_expires_at),
+            ("created", created_text(webhook)),
         ]
     )
 
@@ -114,11 +104,7 @@ def rotate(
     webhook_id: WebhookId,
     overlap: Annotated[
         timedelta | None,
-        typer.Option(
-            parser=duration,
-            metavar="DURATION",
-            help="How long messages are also signed with the old secret. Default: 1d.",
-        ),
+        option("DURATION", "How long messages are also signed with the old secret. Default: 1d.", parser=duration),
     ] = None,
     profile: Profile = None,
     as_json: AsJson = False,
@@ -153,13 +139,7 @@ def send_test(webhook_id: WebhookId, profile: Profile = None, as_json: AsJson = 
 def deliveries(
     webhook_id: WebhookId,
     state: Annotated[
-        str | None,
-        typer.Option(
-            parser=_state,
-            metavar="STATE",
-            help=f"Only this state: {', '.join(_STATES)}.",
-            autocompletion=completion.one_of(_STATES),
-        ),
+        DeliveryState | None, choice("STATE", f"Only this state: {', '.join(DeliveryState)}.", values=DeliveryState)
     ] = None,
     limit: Limit = 50,
     profile: Profile = None,
@@ -170,18 +150,18 @@ def deliveries(
     with open_client(profile) as client:
         print_list(
             client.iter_webhook_deliveries(find.webhook_id(client, webhook_id), **filters),
-            limit,
             ("ID", "EVENT", "STATE", Column("ATTEMPTS", right=True), Column("STATUS", right=True), "CREATED", "ERROR"),
             _delivery_row,
+            "No deliveries.",
+            limit,
             as_json=as_json,
-            empty="No deliveries.",
         )
 
 
 @app.command()
 def redeliver(
     webhook_id: WebhookId,
-    delivery: Annotated[str, typer.Argument(parser=text, metavar="DELIVERY", help="ID or ID prefix of the delivery.")],
+    delivery: Annotated[str, argument("DELIVERY", "ID or ID prefix of the delivery.")],
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -198,37 +178,31 @@ def _set_enabled(webhook_id: str, profile: str | None, *, is_enabled: bool) -> N
     say(f"{_state_text(changed)} {changed.id}")
 
 
-def _show_secret(created: "CreatedWebhookBody", *, as_json: bool) -> None:
-    if as_json:
-        print_json(created)
-    else:
-        say(f"webhook {created.id}\nsecret {created.secret}")
+def _show_secret(created: CreatedWebhookBody, *, as_json: bool) -> None:
+    print_result(created, f"webhook {created.id}\nsecret {created.secret}", as_json=as_json)
     note("Save the secret now. It is shown only once.")
 
 
-def _show_delivery(delivery: "WebhookDeliveryBody", *, as_json: bool) -> None:
-    if as_json:
-        print_json(delivery)
-    else:
-        say(f"{delivery.state} {delivery.id}")
+def _show_delivery(delivery: WebhookDeliveryBody, *, as_json: bool) -> None:
+    print_result(delivery, f"{delivery.state} {delivery.id}", as_json=as_json)
 
 
-def _row(webhook: "WebhookBody") -> list[str]:
+def _row(webhook: WebhookBody) -> list[object]:
     events = " ".join(webhook.events)
-    return [str(webhook.id), cell(webhook.url), events, _state_text(webhook), cell(webhook.description or "")]
+    return [webhook.id, cell(webhook.url), events, _state_text(webhook), cell(webhook.description or "")]
 
 
-def _state_text(webhook: "WebhookBody") -> str:
+def _state_text(webhook: WebhookBody) -> str:
     return "enabled" if webhook.enabled else "disabled"
 
 
-def _delivery_row(delivery: "WebhookDeliveryBody") -> list[str]:
+def _delivery_row(delivery: WebhookDeliveryBody) -> list[object]:
     return [
-        str(delivery.id),
+        delivery.id,
         delivery.event,
         delivery.state,
-        str(delivery.attempts),
-        "" if delivery.last_status is None else str(delivery.last_status),
-        date_text(delivery.created_at),
-        delivery.last_error or "",
+        delivery.attempts,
+        delivery.last_status,
+        delivery.created_at,
+        delivery.last_error,
     ]

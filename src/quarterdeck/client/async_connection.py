@@ -6,9 +6,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import closing
 from copy import copy
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar, Unpack
+from typing import Self, TypeVar, Unpack
 
-from quarterdeck.client import requests
+import httpx
+
+from quarterdeck.client import requests, transport
 from quarterdeck.client.calls import AsyncFetch, Call, Cursor, Item, Policy, Response, Retry
 from quarterdeck.client.errors import ConnectionFailed
 from quarterdeck.client.event_stream import EVENT_STREAM, EventFollower
@@ -16,9 +18,6 @@ from quarterdeck.client.models import Delta, Event
 from quarterdeck.client.requests import Id, Operation, Options, Request
 from quarterdeck.client.tool_calls import ToolCalls
 from quarterdeck.client.transfers import Download, Progress, Sink, Source, Upload
-
-if TYPE_CHECKING:
-    import httpx
 
 T = TypeVar("T")
 
@@ -52,12 +51,6 @@ class AsyncConnection:
         self._policy = Policy(retries, retry_seconds)
         self._timeout = timeout
         self._tool_calls = ToolCalls()
-        self._open()
-
-    def _open(self) -> None:
-        from quarterdeck.client import transport
-
-        self._transport = transport
         self._http = transport.async_open_http(self._target, self._timeout)
 
     def _without_retries(self) -> Self:
@@ -148,12 +141,12 @@ class AsyncConnection:
                 request.method, url, params=request.query, headers=headers, content=content
             ) as response:
                 return await self._receive(response, download)
-        except self._transport.TransportError as error:
-            return self._transport.connection_error(error, self._target)
+        except transport.TransportError as error:
+            return transport.connection_error(error, self._target)
         except ConnectionFailed as error:
             return error
 
-    async def _receive(self, response: "httpx.Response", download: Download | None = None) -> Response:
+    async def _receive(self, response: httpx.Response, download: Download | None = None) -> Response:
         headers = dict(response.headers)
         if download is not None and response.is_success:
             download.start(headers)
@@ -172,7 +165,7 @@ class AsyncConnection:
     async def _follow(
         self, follower: EventFollower, path: Mapping[str, Id | int], workspace_id: Id | None, silence_seconds: float
     ) -> AsyncGenerator[Event | Delta, None]:
-        timeout = self._transport.timeouts(silence_seconds)
+        timeout = transport.timeouts(silence_seconds)
         while True:
             headers = follower.headers()
             request = requests.build(follower.operation, path=path, workspace_id=workspace_id, headers=headers)
@@ -187,8 +180,8 @@ class AsyncConnection:
                             for each in follower.feed(chunk):
                                 yield each
                         pause = follower.stream_ended()
-            except self._transport.TransportError as error:
-                pause = follower.connection_failed(self._transport.connection_error(error, self._target))
+            except transport.TransportError as error:
+                pause = follower.connection_failed(transport.connection_error(error, self._target))
             except ConnectionFailed as error:
                 pause = follower.connection_failed(error)
             await asyncio.sleep(pause)  # sync: time.sleep(pause)

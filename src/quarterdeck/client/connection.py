@@ -8,9 +8,11 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from copy import copy
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar, Unpack
+from typing import Self, TypeVar, Unpack
 
-from quarterdeck.client import requests
+import httpx
+
+from quarterdeck.client import requests, transport
 from quarterdeck.client.calls import Call, Cursor, Fetch, Item, Policy, Response, Retry
 from quarterdeck.client.errors import ConnectionFailed
 from quarterdeck.client.event_stream import EVENT_STREAM, EventFollower
@@ -18,9 +20,6 @@ from quarterdeck.client.models import Delta, Event
 from quarterdeck.client.requests import Id, Operation, Options, Request
 from quarterdeck.client.tool_calls import ToolCalls
 from quarterdeck.client.transfers import Download, Progress, Sink, Source, Upload
-
-if TYPE_CHECKING:
-    import httpx
 
 T = TypeVar("T")
 
@@ -53,12 +52,6 @@ class Connection:
         self._policy = Policy(retries, retry_seconds)
         self._timeout = timeout
         self._tool_calls = ToolCalls()
-        self._open()
-
-    def _open(self) -> None:
-        from quarterdeck.client import transport
-
-        self._transport = transport
         self._http = transport.open_http(self._target, self._timeout)
 
     def _without_retries(self) -> Self:
@@ -147,12 +140,12 @@ class Connection:
                 request.method, url, params=request.query, headers=headers, content=content
             ) as response:
                 return self._receive(response, download)
-        except self._transport.TransportError as error:
-            return self._transport.connection_error(error, self._target)
+        except transport.TransportError as error:
+            return transport.connection_error(error, self._target)
         except ConnectionFailed as error:
             return error
 
-    def _receive(self, response: "httpx.Response", download: Download | None = None) -> Response:
+    def _receive(self, response: httpx.Response, download: Download | None = None) -> Response:
         headers = dict(response.headers)
         if download is not None and response.is_success:
             download.start(headers)
@@ -171,7 +164,7 @@ class Connection:
     def _follow(
         self, follower: EventFollower, path: Mapping[str, Id | int], workspace_id: Id | None, silence_seconds: float
     ) -> Generator[Event | Delta, None]:
-        timeout = self._transport.timeouts(silence_seconds)
+        timeout = transport.timeouts(silence_seconds)
         while True:
             headers = follower.headers()
             request = requests.build(follower.operation, path=path, workspace_id=workspace_id, headers=headers)
@@ -185,8 +178,8 @@ class Connection:
                         for chunk in response.iter_bytes():
                             yield from follower.feed(chunk)
                         pause = follower.stream_ended()
-            except self._transport.TransportError as error:
-                pause = follower.connection_failed(self._transport.connection_error(error, self._target))
+            except transport.TransportError as error:
+                pause = follower.connection_failed(transport.connection_error(error, self._target))
             except ConnectionFailed as error:
                 pause = follower.connection_failed(error)
             time.sleep(pause)

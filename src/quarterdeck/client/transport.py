@@ -1,4 +1,4 @@
-"""All use of httpx. Imported when the first client is created, because httpx is slow to import."""
+"""All use of httpx."""
 
 import socket
 import ssl

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp
 from quarterdeck.api_keys.model import CreateApiKeyBody
 from quarterdeck.app import load_app
 from quarterdeck.blobs.blob_store import open_blob_store
-from quarterdeck.cli.server_settings import with_server
+from quarterdeck.cli.database import with_server
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.settings import DatabaseSettings, LimitSettings, ModelSettings, SandboxSettings, Settings
 from quarterdeck.db.database import Database

@@ -1,0 +1,200 @@
+"""`qd usage`, `models`, `retention` and `audit`: about the whole workspace."""
+
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from quarterdeck.cli import find
+from quarterdeck.cli.connection import open_client
+from quarterdeck.cli.options import (
+    AsJson,
+    FromDay,
+    Limit,
+    Profile,
+    ToDay,
+    Yes,
+    choice,
+    confirm,
+    date,
+    duration,
+    flag,
+    line,
+    option,
+)
+from quarterdeck.cli.output import Column, actor_name, cell, cost_text, note, print_json, print_list, print_table
+from quarterdeck.client.models import AuditEventBody, RetentionDays, SetRetention, UsageItem
+
+_GROUPS = ("day", "session", "model", "api-key")
+
+
+def usage(
+    by: Annotated[str, choice("GROUP", "day, session, model or api-key.", "--by", values=_GROUPS)] = "day",
+    from_: FromDay = None,
+    to: ToDay = None,
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show tokens and cost by day, session, model or API key."""
+    group_by: Any = by.replace("-", "_")
+    with open_client(profile) as client:
+        found = client.get_usage(group_by=group_by, from_=from_, to=to)
+    if as_json:
+        print_json(found)
+        return
+    columns = [Column(each, right=True) for each in ("RUNS", "TOKENS IN", "CACHED", "OUT", "COST")]
+    first = by.upper().replace("-", " ")
+    print_table((first, *columns), map(_row, found.items), empty="No usage in this time.")
+
+
+def _row(item: UsageItem) -> list[object]:
+    group = f"{item.group or 'unknown'} {cell(item.label or '')}".rstrip()
+    counts = (item.runs, item.input_tokens, item.cached_tokens, item.output_tokens)
+    return [group, *counts, cost_text(item.cost_usd)]
+
+
+def models(profile: Profile = None, as_json: AsJson = False) -> None:
+    """List the models that sessions can use."""
+    with open_client(profile) as client:
+        found = client.list_models()
+    if as_json:
+        print_json(found)
+        return
+    rows = ([one.model, one.provider, "yes" if one.model == found.default else ""] for one in found.items)
+    print_table(("MODEL", "PROVIDER", "DEFAULT"), rows, empty="No models.")
+    others = [f"{provider}:NAME" for provider in found.providers if provider != "demo"]
+    if others:
+        note(f"Other models can be used as {' or '.join(others)}.")
+
+
+# The words of this command, by the fields of the API.
+KINDS = {
+    "run_days": "runs",
+    "event_days": "events",
+    "file_days": "files",
+    "receipt_days": "receipts",
+    "audit_days": "audit",
+    "delivery_days": "deliveries",
+    "job_days": "jobs",
+    "usage_days": "usage",
+}
+_FIELDS = {kind: field for field, kind in KINDS.items()}
+_DEFAULT = "default"
+
+Kept = Annotated[
+    list[str] | None,
+    option(
+        "KIND=DAYS",
+        f"Days to keep one kind of data, or {_DEFAULT}. Kinds: {', '.join(_FIELDS)}. Can be repeated.",
+        "--set",
+    ),
+]
+
+
+def retention(set_: Kept = None, yes: Yes = False, profile: Profile = None, as_json: AsJson = False) -> None:
+    """Show or set how many days the data of the workspace is kept."""
+    change = parse_retention(set_ or [])
+    if change:
+        confirm("Older data is deleted within about an hour. This can't be undone. Continue?", yes=yes)
+    with open_client(profile) as client:
+        kept = SetRetention(**change)
+        workspace = client.change_workspace(retention=kept) if change else client.get_workspace()
+    if as_json:
+        print_json({"retention": workspace.retention, "effective_retention": workspace.effective_retention})
+        return
+    own, effective = workspace.retention, workspace.effective_retention
+    rows = [[kind, _days(effective, field), _source(own, effective, field)] for field, kind in KINDS.items()]
+    print_table(("KIND", Column("DAYS", right=True), "SET BY"), rows, empty="")
+
+
+def parse_retention(given: list[str]) -> dict[str, Any]:
+    """From `KIND=DAYS` to the fields of the API. None: the default of the server."""
+    change: dict[str, Any] = {}
+    for item in given:
+        kind, _, days = item.partition("=")
+        if kind not in _FIELDS:
+            raise typer.BadParameter(f"{item!r} is not KIND=DAYS. Kinds: {', '.join(_FIELDS)}.")
+        if days != _DEFAULT and not (days.isascii() and days.isdigit() and 0 < int(days[:9]) <= 3650):
+            raise typer.BadParameter(f"{item!r}: days are a number from 1 to 3650, or {_DEFAULT}.")
+        change[_FIELDS[kind]] = None if days == _DEFAULT else int(days)
+    return change
+
+
+def _days(retention: RetentionDays, field: str) -> str:
+    days = getattr(retention, field)
+    return "forever" if days is None else str(days)
+
+
+def _source(own: RetentionDays, effective: RetentionDays, field: str) -> str:
+    days = getattr(effective, field)
+    if days is not None and days == getattr(own, field):
+        return "workspace"
+    # Events do not outlive their run.
+    return "runs" if field == "event_days" and days is not None and days == effective.run_days else "server"
+
+
+_TYPES = ("api_key", "member", "run", "session", "session_token", "skill", "skill_version", "webhook", "workspace")
+
+
+def _moment(given: str) -> datetime:
+    """A date, or a time before now such as 7d."""
+    for parse in (date, lambda given: datetime.now(UTC) - duration(given)):
+        with suppress(typer.BadParameter, OverflowError):
+            return parse(given)
+    raise typer.BadParameter(f"{given!r} is not a date such as 2027-01-31, or a duration such as 12h or 7d")
+
+
+def audit(
+    action: Annotated[str | None, option("ACTION", "Only this action, such as create_api_key.", parser=line)] = None,
+    type_: Annotated[
+        str | None, choice("TYPE", f"Only objects of this type: {', '.join(_TYPES)}.", "--type", values=_TYPES)
+    ] = None,
+    object_: Annotated[str | None, option("OBJECT", "Only this object: ID, ID prefix or name.", "--object")] = None,
+    user: Annotated[str | None, option("USER", "Only changes by this user: ID or email.", "--user")] = None,
+    since: Annotated[
+        datetime | None, option("TIME", "From this time on: a date, or 7d for a week.", parser=_moment)
+    ] = None,
+    until: Annotated[datetime | None, option("TIME", "Before this time: a date, or 1d.", parser=_moment)] = None,
+    oldest_first: Annotated[bool, flag("--oldest-first", "List the oldest first.")] = False,
+    limit: Limit = 50,
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
+    """List changes: who did what, and when. Newest first."""
+    filters: dict[str, Any] = {"object_type": type_, "order": "asc" if oldest_first else None}
+    with open_client(profile) as client:
+        found = client.iter_audit_events(
+            action=action,
+            object_id=None if object_ is None else find.audited_id(client, object_, type_),
+            user_id=None if user is None else find.user_id(client, user),
+            since=since,
+            until=until,
+            page_size=min(limit, 200),
+            **filters,
+        )
+        print_list(
+            found,
+            ("TIME", "ACTION", "TYPE", "OBJECT", "BY", "ADDRESS"),
+            _audit_row,
+            "No audit events.",
+            limit,
+            as_json=as_json,
+        )
+
+
+def _audit_row(event: AuditEventBody) -> list[object]:
+    return [
+        event.created_at,
+        event.action,
+        event.object_type,
+        _object(event),
+        "operator" if event.actor is None else actor_name(event.actor),
+        event.address,
+    ]
+
+
+def _object(event: AuditEventBody) -> str:
+    # The name is in the answers of newer servers only.
+    name: str | None = getattr(event, "object_name", None)
+    return f"{event.object_id} {cell(name)}" if name else str(event.object_id)
