@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
+from quarterdeck.core.settings import SandboxSettings
 
 # Bounds that the kernel keeps for each process of a sandbox. The first process inside sets them for itself and all that
 # follow, since a worker in a container often has no right to do it from outside.
@@ -35,7 +35,6 @@ _BEHIND_CGROUP = 64
 def limited(
     arguments: Sequence[str],
     settings: SandboxSettings,
-    workspace: WorkspaceSettings,
     seconds: float | None,
     *,
     has_cgroup: bool,
@@ -44,7 +43,7 @@ def limited(
     limits = {
         "u": settings.processes + OWN_PROCESSES + (_BEHIND_CGROUP if has_cgroup else 0),
         # In KiB.
-        "f": math.ceil(workspace.file_bytes / 1024),
+        "f": math.ceil(settings.file_bytes / 1024),
         "n": OPEN_FILES,
         "c": 0,
         "q": 0,
