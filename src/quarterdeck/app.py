@@ -48,10 +48,9 @@ from quarterdeck.retention import delete_expired
 from quarterdeck.runs.attachments import AttachmentRules
 from quarterdeck.runs.input_batcher import InputBatcher
 from quarterdeck.sandbox.adapter import Sandbox
-from quarterdeck.sandbox.choice import find_sandbox, why_no_sandbox
+from quarterdeck.sandbox.choice import SandboxOffer, find_sandbox, why_no_sandbox
 from quarterdeck.sandbox.model import SandboxUnavailable
 from quarterdeck.session_files.archive import Archives
-from quarterdeck.sessions.sandbox_offer import SandboxOffer
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.uploads import Uploads
 

@@ -33,11 +33,7 @@ _BEHIND_CGROUP = 64
 
 
 def limited(
-    arguments: Sequence[str],
-    settings: SandboxSettings,
-    seconds: float | None,
-    *,
-    has_cgroup: bool,
+    arguments: Sequence[str], settings: SandboxSettings, seconds: float | None, *, has_cgroup: bool
 ) -> list[str]:
     """A command that sets the limits and becomes the given one. Without `seconds` it may use any processor time."""
     limits = {

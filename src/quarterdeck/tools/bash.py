@@ -68,7 +68,8 @@ async def _bash(place: Place, arguments: dict[str, Any], context: CallContext) -
     mounts = await place.skills.mounts()
 
     async def run(folder: Folder) -> tuple[Outcome, str]:
-        with tempfile.TemporaryFile(dir=place.session_folder.folders.spools) as output:
+        folders = place.session_folder.folders
+        with tempfile.TemporaryFile(dir=folders.spools) as output:
             order = Command(
                 arguments=["bash", "-c", command],
                 folder=folder.path,
@@ -85,9 +86,7 @@ async def _bash(place: Place, arguments: dict[str, Any], context: CallContext) -
                 showing.cancel()
                 await asyncio.wait({showing})
             limit = max(_NOTICES_BYTES, min(place.settings.output_bytes, place.result_bytes - _NOTICES_BYTES))
-            return outcome, await place.session_folder.folders.run(
-                folder, lambda: _keep(folder, output, limit, context.key)
-            )
+            return outcome, await folders.run(folder, lambda: _keep(folder, output, limit, context.key))
 
     (outcome, text), changes, notice = await place.session_folder.change(run)
     return Output(f"{_result(outcome, text)}{notice}", changes)

@@ -73,11 +73,9 @@ async def _work(settings: Settings) -> None:
     files = BundleFiles(database, bundles, settings.bundle, settings.data_dir, _READ_THREADS)
     sandbox = await _find_sandbox(settings)
     skills = SkillReader(database, files)
-    session_folders = None if sandbox is None else SessionFolders(database, bundles, skills, sandbox, settings)
+    folders = None if sandbox is None else SessionFolders(database, bundles, skills, sandbox, settings)
     mcp_tools = McpTools(database, settings, sandbox)
-    agents = AgentLoader(
-        database, bundles, skills, models, settings.model, settings.sandbox, session_folders, mcp_tools
-    )
+    agents = AgentLoader(database, bundles, skills, models, settings.model, settings.sandbox, folders, mcp_tools)
     rule = ToolRule(settings.sandbox.rule)
     driver = RunDriver(database, agents, settings.run, settings.action, settings.worker, rule)
     await database.open()
@@ -88,8 +86,8 @@ async def _work(settings: Settings) -> None:
         asyncio.create_task(_give_turns(database, driver)),
         asyncio.create_task(_deliver_webhooks(database, settings)),
     ]
-    if session_folders is not None:
-        background.append(asyncio.create_task(_sweep_copies(session_folders, settings.sandbox.sweep_seconds)))
+    if folders is not None:
+        background.append(asyncio.create_task(_sweep_copies(folders, settings.sandbox.sweep_seconds)))
 
     def stop() -> None:
         # Only once: a second cancellation would interrupt the hand-back of runs.
@@ -112,8 +110,8 @@ async def _work(settings: Settings) -> None:
         files.close()
         await notifier.close()
         await database.close()
-        if session_folders is not None:
-            await session_folders.close()
+        if folders is not None:
+            await folders.close()
 
 
 async def _find_sandbox(settings: Settings) -> Sandbox | None:
@@ -184,11 +182,11 @@ async def _recover_runs(database: Database, settings: Settings) -> None:
         await asyncio.sleep(settings.worker.sweep_seconds)
 
 
-async def _sweep_copies(session_folders: SessionFolders, pause_seconds: float) -> None:
+async def _sweep_copies(folders: SessionFolders, pause_seconds: float) -> None:
     while True:
         await asyncio.sleep(pause_seconds)
         try:
-            await session_folders.sweep()
+            await folders.sweep()
         except Exception as fault:
             log.warning("deleting copies of deleted files failed; trying again", exc_info=fault)
 
