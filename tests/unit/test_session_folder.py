@@ -409,10 +409,13 @@ async def test_changes_that_are_not_stored(tmp_path: Path) -> None:
 
 
 async def test_roots_of_dead_workers_are_removed(tmp_path: Path) -> None:
-    living, base = Folders(tmp_path, None, 1), tmp_path
-    dead = base / "dead"
+    base, dead = tmp_path / "base", tmp_path / "dead"
+    base.mkdir()
+    living = Folders(base, None, 1)
     (dead / "sessions/x").mkdir(parents=True)
     (dead / "sessions/x/file").write_text("left behind")
+    # In one step: the living worker may just look for dead roots.
+    dead.rename(base / "dead")
     kept = [living.take(uuid4(), uuid4()), living.take(uuid4(), uuid4())]
     for folder in kept:
         living.give_back(folder)
