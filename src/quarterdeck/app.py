@@ -147,7 +147,7 @@ class Services:
             ModelCatalog: ModelCatalog(settings.model),
             SchemaChecks: SchemaChecks(),
             AttachmentRules: AttachmentRules(settings.file, settings.workspace, settings.model),
-            SecretCipher: SecretCipher(settings.webhook, settings.data_dir),
+            SecretCipher: SecretCipher(settings.encryption, settings.data_dir),
             OAuthTokens: self.oauth_tokens,
             McpChecks: self.mcp_checks,
             McpOffer: self.mcp_offer,

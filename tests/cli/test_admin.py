@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from quarterdeck.core.secret_encryption import SecretCipher
-from quarterdeck.core.settings import WebhookSettings
+from quarterdeck.core.settings import EncryptionSettings
 from tests.cli.command import qd, qd_here, qd_serve
 from tests.world import app_url
 
@@ -277,11 +277,11 @@ def test_invalid_bundle_store(database_url: str) -> None:
     assert "QUARTERDECK_BUNDLE_STORE_URL" in done.stderr
 
 
-def test_reseal_secrets(database_url: str, tmp_path: Path) -> None:
+def test_reencrypt_secrets(database_url: str, tmp_path: Path) -> None:
     old, new, other = (base64.b64encode(bytes([number]) * 32).decode() for number in (1, 2, 3))
     place = {"DATABASE_URL": database_url, "SERVER_DATA_DIR": str(tmp_path)}
     workspace = admin("create-workspace", "--name", "Team", "--owner-email", "owner@example.com", **place)["id"]
-    cipher = SecretCipher(WebhookSettings(sealing_keys=old), tmp_path)
+    cipher = SecretCipher(EncryptionSettings(keys=old), tmp_path)
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute(
             "INSERT INTO app.webhooks (id, workspace_id, url, host, events, secret, previous_secret,"
@@ -295,15 +295,15 @@ def test_reseal_secrets(database_url: str, tmp_path: Path) -> None:
             (SOME_ID, cipher.encrypt(SOME_ID, b"of a credential"), workspace),
         )
     for keys in (other, "nonsense", f"{new},{other}"):
-        done = qd_here("admin", "reseal-secrets", **place, WEBHOOK_SEALING_KEYS=keys)
+        done = qd_here("admin", "reencrypt-secrets", **place, ENCRYPTION_KEYS=keys)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
         assert keys not in done.stderr
-    both = place | {"WEBHOOK_SEALING_KEYS": f"{new},{old}"}
-    assert qd_here("admin", "reseal-secrets", **both).stdout == "resealed 2 secrets\n"
-    assert admin("reseal-webhooks", **both) == {"resealed": 0}
+    both = place | {"ENCRYPTION_KEYS": f"{new},{old}"}
+    assert qd_here("admin", "reencrypt-secrets", **both).stdout == "Reencrypted 2 secrets.\n"
+    assert admin("reencrypt-secrets", **both) == {"reencrypted": 0}
     with psycopg.connect(database_url, autocommit=True) as connection:
         ((secret, previous),) = connection.execute("SELECT secret, previous_secret FROM app.webhooks").fetchall()
         ((of_credential,),) = connection.execute("SELECT secret FROM app.credentials").fetchall()
-    cipher = SecretCipher(WebhookSettings(sealing_keys=new), tmp_path)
+    cipher = SecretCipher(EncryptionSettings(keys=new), tmp_path)
     assert (cipher.decrypt(SOME_ID, secret), cipher.decrypt(SOME_ID, previous)) == (b"now", b"before")
     assert cipher.decrypt(SOME_ID, of_credential) == b"of a credential"

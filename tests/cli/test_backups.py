@@ -20,7 +20,7 @@ import pytest
 
 from quarterdeck.backups.backup_file import create_backup
 from quarterdeck.core.secret_encryption import SecretCipher
-from quarterdeck.core.settings import WebhookSettings
+from quarterdeck.core.settings import EncryptionSettings
 from quarterdeck.db import migrate as migrations
 from quarterdeck.db.table_data import begin_snapshot, connect, read_table, sequences, tables
 from tests.cli.command import qd_here, qd_serve
@@ -110,7 +110,7 @@ async def test_everything_comes_back(world: World, server: Server, empty_url: st
     code, out, err = await command("backup", str(file), "--json", **source)
     assert code == OK, err
     made = json.loads(out)
-    assert (made["bytes"], made["webhook_keys"]) == (file.stat().st_size, True)
+    assert (made["bytes"], made["encryption_keys"]) == (file.stat().st_size, True)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["backup.qd"]
     assert await command("backup", str(file), **source) == (
@@ -132,8 +132,8 @@ async def test_everything_comes_back(world: World, server: Server, empty_url: st
     assert {name: len(after[name]) for name in changing} == {name: len(before[name]) for name in changing}
     assert structure(empty_url) == structure(server.database_url)
     ((secret,),) = await world.fetch("SELECT secret FROM webhooks WHERE id = %s", webhook_id)
-    keys = SecretCipher(WebhookSettings(), tmp_path / "data")
-    assert keys.decrypt(webhook_id, secret) == SecretCipher(WebhookSettings(), server.data_dir).decrypt(
+    keys = SecretCipher(EncryptionSettings(), tmp_path / "data")
+    assert keys.decrypt(webhook_id, secret) == SecretCipher(EncryptionSettings(), server.data_dir).decrypt(
         webhook_id, secret
     )
 
@@ -239,7 +239,7 @@ async def test_what_cannot_be_restored_changes_nothing(
     code, _, err = await command("restore", str(rewrite(file, tmp_path / "no users", no_users)), **target)
     assert (code, "foreign key" in err) == (REFUSED, True), err
     assert [path for path in (data / "bundles").rglob("*") if path.is_file()] == []
-    assert not (data / "webhook.keys").exists()
+    assert not (data / "encryption.keys").exists()
     assert not any(rows for name, rows in contents(empty_url).items())
     with psycopg.connect(empty_url):
         code, _, err = await command("restore", str(file), **target)
@@ -261,14 +261,14 @@ async def test_missing_keys_are_named_and_no_others(database_url: str, empty_url
             await world.new_file("empty", b"")
     file = tmp_path / "backup.qd"
     source = {"DATABASE_URL": database_url, "SERVER_DATA_DIR": str(data)}
-    assert (await command("backup", str(file), "--no-webhook-keys", **source))[0] == OK
-    key = (data / "webhook.keys").read_text().strip()
+    assert (await command("backup", str(file), "--no-encryption-keys", **source))[0] == OK
+    key = (data / "encryption.keys").read_text().strip()
     other = base64.b64encode(bytes(32)).decode()
     for settings, says in [
-        ({"WEBHOOK_SEALING_KEYS": key}, ""),
-        ({"WEBHOOK_SEALING_KEYS": f"{other},{key}"}, ""),
-        ({"WEBHOOK_SEALING_KEYS": other}, "Add it to QUARTERDECK_WEBHOOK_SEALING_KEYS."),
-        ({}, f"Copy webhook.keys to {tmp_path} or set QUARTERDECK_WEBHOOK_SEALING_KEYS."),
+        ({"ENCRYPTION_KEYS": key}, ""),
+        ({"ENCRYPTION_KEYS": f"{other},{key}"}, ""),
+        ({"ENCRYPTION_KEYS": other}, "Add it to QUARTERDECK_ENCRYPTION_KEYS."),
+        ({}, f"Copy encryption.keys to {tmp_path} or set QUARTERDECK_ENCRYPTION_KEYS."),
     ]:
         with connect(empty_url) as connection:
             connection.execute("DROP SCHEMA IF EXISTS app, jobs CASCADE")

@@ -110,7 +110,7 @@ def check_containerfile() -> Iterator[str]:
 
 
 def check_compose() -> Iterator[str]:
-    given = {"OWNER_PASSWORD": "a", "APP_PASSWORD": "b", "SEALING_KEYS": "c"}
+    given = {"OWNER_PASSWORD": "a", "APP_PASSWORD": "b", "ENCRYPTION_KEYS": "c"}
     command = [str(Path(sys.executable).parent / "podman-compose"), "-f", str(DEPLOY / "compose.yaml"), "config"]
     for environment, succeeds in ((given, True), ({}, False)):
         done = subprocess.run(

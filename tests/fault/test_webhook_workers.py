@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from quarterdeck.core.secret_encryption import KEY_FILE, SecretCipher
-from quarterdeck.core.settings import DatabaseSettings, WebhookSettings
+from quarterdeck.core.settings import DatabaseSettings, EncryptionSettings, WebhookSettings
 from quarterdeck.db.database import Database
 from quarterdeck.webhooks.deliveries import DeliverySender
 from quarterdeck.webhooks.sender import Sender
@@ -268,7 +268,7 @@ async def test_host_at_its_limit_is_skipped(world: World, server: Server, receiv
     sender = Sender(settings)
     await database.open()
     try:
-        deliveries = DeliverySender(database, settings, SecretCipher(settings, server.data_dir), sender)
+        deliveries = DeliverySender(database, settings, SecretCipher(EncryptionSettings(), server.data_dir), sender)
         deliveries._busy["localhost"] = 2
         claims, _ = await deliveries._claim()
         assert [claimed.webhook_id for claimed, _ in claims] == [UUID(quick)]
@@ -297,7 +297,9 @@ async def test_workspaces_take_turns(world: World, server: Server) -> None:
     sender = Sender(settings)
     await database.open()
     try:
-        claims, _ = await DeliverySender(database, settings, SecretCipher(settings, server.data_dir), sender)._claim()
+        claims, _ = await DeliverySender(
+            database, settings, SecretCipher(EncryptionSettings(), server.data_dir), sender
+        )._claim()
         assert len(claims) == 8
         assert UUID(lone) in {claimed.webhook_id for claimed, _ in claims}
     finally:

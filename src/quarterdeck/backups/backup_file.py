@@ -1,5 +1,5 @@
 """The file of a backup: a ZIP archive with a manifest, a file per table (PostgreSQL's COPY format), the contents of
-skill archives and files, and the sealing keys of webhooks. The list of files is at the end of a ZIP archive, so an
+skill archives and files, and the encryption keys. The list of files is at the end of a ZIP archive, so an
 incomplete one is noticed.
 """
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 Progress = Callable[[int, int], None]
 
 
-KEYS_FILE = "webhook.keys"
+KEYS_FILE = "encryption.keys"
 
 
 class BackupError(Exception):
@@ -44,8 +44,6 @@ class ArchiveEntry(Struct, frozen=True):
 
 
 class KeysEntry(Struct, frozen=True):
-    """The sealing keys of webhooks."""
-
     bytes: int
     sha256: str
 

@@ -20,7 +20,7 @@ from quarterdeck.db.roles import AppRole, OwnConnection, prepare_role
 
 
 class Restore:
-    """`key_file` is where the sealing keys of webhooks belong, `spool` a folder for temporary files."""
+    """`key_file` is where the encryption keys belong, `spool` a folder for temporary files."""
 
     def __init__(self, reader: BackupReader, bundles: BlobStore, key_file: Path, spool: Path) -> None:
         self._reader = reader

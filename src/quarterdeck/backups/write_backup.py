@@ -26,7 +26,7 @@ _PIECE_BYTES = 256 * 1024
 
 
 def write_backup(url: str, path: Path, bundles: BlobStore, key_file: Path | None, progress: Progress) -> Manifest:
-    """`key_file` holds the sealing keys of webhooks; None leaves them out."""
+    """`key_file` holds the encryption keys; None leaves them out."""
     with create_backup(path) as writer, table_data.connect(url) as connection:
         check_owner(connection)
         if not applied_migrations(connection):

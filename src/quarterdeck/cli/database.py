@@ -175,7 +175,7 @@ def pending_now(settings: Settings) -> list[str]:
 
 def back_up(settings: Settings, file: Path, *, with_keys: bool) -> Manifest:
     # Keys in a setting are kept by whoever sets it.
-    with_keys = with_keys and settings.webhook.sealing_keys is None
+    with_keys = with_keys and settings.encryption.keys is None
     key_file = settings.data_dir / KEY_FILE if with_keys else None
     with _errors(), owner_url(settings) as url, progress_bar("Backing up") as progress:
         bundles = open_blob_store(settings.bundle.store_url, settings.data_dir, settings.bundle.fallback_store_url)

@@ -392,10 +392,14 @@ class StreamSettings(Struct, frozen=True):
     per_workspace: Count = 1000
 
 
+class EncryptionSettings(Struct, frozen=True):
+    # Base64 of 32 bytes each, separated by commas. The first encrypts the secrets of webhooks and credentials, all
+    # decrypt them. None: the keys in the file `encryption.keys` of the data directory. Never part of an error message:
+    # checked where they are used.
+    keys: str | None = None
+
+
 class WebhookSettings(Struct, frozen=True):
-    # Base64 of 32 bytes each, separated by commas. The first encrypts signing secrets, all decrypt them. None: the keys
-    # in the file `webhook.keys` of the data directory. Never part of an error message: checked where they are used.
-    sealing_keys: str | None = None
     # Allows webhooks to private networks. Callers that can create webhooks could use them to probe these networks.
     allow_private_addresses: bool = False
     allow_http: bool = False
@@ -455,6 +459,7 @@ class Settings(Struct, frozen=True):
     sandbox: SandboxSettings = SandboxSettings()
     model: ModelSettings = ModelSettings()
     stream: StreamSettings = StreamSettings()
+    encryption: EncryptionSettings = EncryptionSettings()
     webhook: WebhookSettings = WebhookSettings()
     credential: CredentialSettings = CredentialSettings()
     mcp: McpSettings = McpSettings()

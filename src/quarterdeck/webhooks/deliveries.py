@@ -10,7 +10,7 @@ from http import HTTPStatus
 from secrets import SystemRandom
 
 from quarterdeck.core.logging import fields, log
-from quarterdeck.core.secret_encryption import SecretCipher, SecretKeyError
+from quarterdeck.core.secret_encryption import EncryptionKeyError, SecretCipher
 from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.core.text_types import storable
 from quarterdeck.db.database import Connection, Database
@@ -145,7 +145,7 @@ class DeliverySender:
     async def _send(self, claimed: Claimed, receiver: Receiver) -> Answered:
         try:
             keys = [self._cipher.decrypt(receiver.id, encrypted) for encrypted in receiver.secrets]
-        except SecretKeyError as fault:
+        except EncryptionKeyError as fault:
             log.error("the secret of a webhook cannot be read", extra=fields(webhook_id=receiver.id, error=str(fault)))
             raise SendError(_UNREADABLE) from fault
         headers = signatures.headers(claimed.id, int(time.time()), claimed.payload, keys)

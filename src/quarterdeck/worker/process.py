@@ -206,7 +206,7 @@ async def _give_turns(database: Database, driver: RunDriver) -> None:
 async def _deliver_webhooks(database: Database, settings: Settings) -> None:
     sender = Sender(settings.webhook)
     try:
-        cipher = SecretCipher(settings.webhook, settings.data_dir)
+        cipher = SecretCipher(settings.encryption, settings.data_dir)
         await DeliverySender(database, settings.webhook, cipher, sender).run()
     finally:
         sender.close()

@@ -25,7 +25,7 @@ from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.operation import Refusal, operation
 from quarterdeck.core.pages import PageRequest, take_page
-from quarterdeck.core.secret_encryption import SecretCipher, SecretKeyError
+from quarterdeck.core.secret_encryption import EncryptionKeyError, SecretCipher
 from quarterdeck.core.settings import CredentialSettings
 from quarterdeck.db.database import Connection
 
@@ -235,23 +235,23 @@ async def authorization(
         raise errors.not_found("credential")
     try:
         secret = cipher.decrypt(credential_id, credential.secret).decode()
-    except SecretKeyError as fault:
+    except EncryptionKeyError as fault:
         return UsableCredential(UnusableAuthorization(credential_id, str(fault)), credential.revision)
     return UsableCredential(authorization_of(credential, secret, tokens), credential.revision)
 
 
-async def reseal_credentials(connection: Connection, cipher: SecretCipher) -> int:
+async def reencrypt_credentials(connection: Connection, cipher: SecretCipher) -> int:
     """Encrypt every secret with the first key, unless it already is."""
-    resealed = 0
+    reencrypted = 0
     try:
         for credential_id, secret in await store.encrypted_secrets(connection):
             if not cipher.is_current(secret):
                 fresh = cipher.encrypt(credential_id, cipher.decrypt(credential_id, secret))
                 await store.set_secret(connection, credential_id, fresh)
-                resealed += 1
-    except SecretKeyError as fault:
+                reencrypted += 1
+    except EncryptionKeyError as fault:
         raise errors.conflict(f"The secret of a credential cannot be decrypted: {fault}.") from fault
-    return resealed
+    return reencrypted
 
 
 async def _stored(connection: Connection, workspace_id: UUID, credential_id: UUID) -> CredentialBody:
@@ -264,14 +264,14 @@ async def _stored(connection: Connection, workspace_id: UUID, credential_id: UUI
 def _encrypt(cipher: SecretCipher, credential_id: UUID, secret: str) -> bytes:
     try:
         return cipher.encrypt(credential_id, secret.encode())
-    except SecretKeyError as fault:
+    except EncryptionKeyError as fault:
         raise _no_key() from fault
 
 
 def _digest(cipher: SecretCipher, secret: str) -> str:
     try:
         return cipher.digest(secret)
-    except SecretKeyError as fault:
+    except EncryptionKeyError as fault:
         raise _no_key() from fault
 
 
