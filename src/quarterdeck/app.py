@@ -88,10 +88,10 @@ class Services:
         self.notifier = Notifier(self.database)
         self.inputs = InputBatcher(url, settings.database, settings.submit, self.notifier.add)
         self.hub = EventHub(settings.database.session_url or url, settings.database, settings.stream)
-        self.bundles = open_blob_store(settings.bundle.store_url, settings.data_dir, settings.bundle.fallback_store_url)
+        self.blobs = open_blob_store(settings.blob, settings.data_dir)
         self.uploads = Uploads(settings.bundle, spool_folder(settings.data_dir))
-        self.files = BundleFiles(self.database, self.bundles, settings.bundle, settings.data_dir, settings.bundle.scans)
-        self.archives = Archives(self.bundles, settings.bundle.scans)
+        self.files = BundleFiles(self.database, self.blobs, settings.bundle, settings.data_dir, settings.bundle.scans)
+        self.archives = Archives(self.blobs, settings.bundle.scans)
         self.sandbox = SandboxOffer(settings.workspace)
         self.oauth_tokens = OAuthTokens(settings.credential, settings.mcp.allowed_addresses)
         self.mcp_checks = McpChecks(settings.mcp)
@@ -137,7 +137,7 @@ class Services:
             EventHub: self.hub,
             PageLoader: PageLoader(self.database),
             StreamPlaces: StreamPlaces(settings.stream, settings.http.connections),
-            BlobStore: self.bundles,
+            BlobStore: self.blobs,
             BundleFiles: self.files,
             Uploads: self.uploads,
             SandboxOffer: self.sandbox,
@@ -218,7 +218,7 @@ class Services:
 
     async def _delete_expired(self) -> None:
         try:
-            deleted = await delete_expired(self.database, self.bundles, self.settings)
+            deleted = await delete_expired(self.database, self.blobs, self.settings)
         except Exception:
             metrics.swept(None)
             raise

@@ -237,7 +237,7 @@ def test_migrate_and_sweep(database_url: str, tmp_path: Path) -> None:
     done = qd_here("sweep", **settings, RECEIPT_SWEEP_BATCH="3")
     # Ages of 6, 7 and 8 days: kept, due by less than the minute that is added for safety, removed.
     removed = (
-        "Deleted {} receipts, 0 audit events, 0 runs, 0 events, 0 files, 0 bundles, 0 sessions, 0 deliveries, 0 jobs,"
+        "Deleted {} receipts, 0 audit events, 0 runs, 0 events, 0 files, 0 blobs, 0 sessions, 0 deliveries, 0 jobs,"
         " 0 usage\n"
     )
     assert (done.returncode, done.stdout) == (0, removed.format(10)), done.stderr
@@ -270,11 +270,11 @@ def test_a_malformed_database_url_is_not_quoted(url: str, command: str) -> None:
     )
 
 
-def test_invalid_bundle_store(database_url: str) -> None:
-    done = qd_here("sweep", DATABASE_URL=database_url, BUNDLE_STORE_URL="nope://x")
+def test_invalid_blob_store(database_url: str) -> None:
+    done = qd_here("sweep", DATABASE_URL=database_url, BLOB_STORE_URL="nope://x")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert "QUARTERDECK_BUNDLE_STORE_URL" in done.stderr
+    assert "QUARTERDECK_BLOB_STORE_URL" in done.stderr
 
 
 def test_reencrypt_secrets(database_url: str, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ _OPEN_ACTIONS = "SELECT id FROM actions WHERE workspace_id = ANY (%s) AND state 
 _RECEIPTS = "SELECT scope_id, operation, key FROM receipts WHERE scope_id = ANY (%s)"
 _VERSIONS = "SELECT skill_id, version FROM skill_versions WHERE skill_id = ANY (%s) ORDER BY skill_id, version"
 _KEYS = "SELECT id, revoked_at IS NOT NULL FROM api_keys WHERE workspace_id = ANY (%s)"
-_ARCHIVES = "SELECT sha256 FROM bundles WHERE sha256 = ANY (%s)"
+_ARCHIVES = "SELECT sha256 FROM blobs WHERE sha256 = ANY (%s)"
 
 
 class Driver(RuleBasedStateMachine):

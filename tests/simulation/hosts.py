@@ -119,7 +119,7 @@ class SimulatedHosts(Deployment):
         place = self._folder / host.name
         place.mkdir(mode=0o711)
         settings: dict[str, object] = {"MODEL_DEMO_PAUSE_SECONDS": 0, "LOG_LEVEL": "warning"}
-        settings |= {"BUNDLE_STORE_URL": STORE_URL, "WORKSPACE_FOLDER": place / "workspaces"}
+        settings |= {"BLOB_STORE_URL": STORE_URL, "WORKSPACE_FOLDER": place / "workspaces"}
         settings |= {f"ACTION_EXPIRY_{kind.upper()}_SECONDS": EXPIRY_SECONDS for kind in EXPIRING}
         url = url_of_both(self.primary, self.replica)
         environment = environment_for(url, place / "data", **(settings | self._options.settings))

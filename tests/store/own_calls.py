@@ -135,10 +135,10 @@ def _own_rows() -> Iterator[StoreCall]:
     yield lambda c, a, b: agents.add_version(c, new_id(), a.workspace, a.agent, configuration, a.user)
     yield lambda c, a, b: sessions.purge(c, a.deleted_session, 9)
     yield lambda c, a, b: sessions.purge_search(c, a.session, 9)
-    yield lambda c, a, b: files.add(c, new_id(), a.workspace, Upload("x", "text/plain", 1, a.bundle.hex()), a.user)
+    yield lambda c, a, b: files.add(c, new_id(), a.workspace, Upload("x", "text/plain", 1, a.blob.hex()), a.user)
     yield lambda c, a, b: skills.add(c, new_id(), a.workspace, "x", a.user)
     yield lambda c, a, b: skills.of_session(c, a.session)
-    yield lambda c, a, b: skills.stored_archives(c, [a.bundle.hex()])
+    yield lambda c, a, b: skills.stored_archives(c, [a.blob.hex()])
     yield lambda c, a, b: skills.add_version(c, new_id(), a.workspace, a.skill, BUNDLE, a.user)
     yield lambda c, a, b: workspaces.add_user(c, new_id(), "new@example.com")
     yield lambda c, a, b: workspaces.add_user(c, new_id(), a.email)
@@ -162,7 +162,7 @@ def _own_runs() -> Iterator[StoreCall]:
     actor = Caller("api_key", ALPHA.key, "x", ALPHA.user, None)
     pending = creation.NewRun(new_id(), ALPHA.archived_session, ALPHA.workspace, RunState.PENDING, ALPHA.key)
     yield lambda c, a, b: creation.add(c, pending, new_id(), "x", Delivery.QUEUE, actor)
-    attachment = {"sha256": ALPHA.bundle.hex(), "path": "attachments/x", "bytes": 1}
+    attachment = {"sha256": ALPHA.blob.hex(), "path": "attachments/x", "bytes": 1}
     attached = creation.NewRun(new_id(), ALPHA.archived_session, ALPHA.workspace, RunState.PENDING, ALPHA.key)
     yield lambda c, a, b: creation.add(c, attached, new_id(), "x", Delivery.QUEUE, actor, [attachment])
     yield lambda c, a, b: creation.find_attachments(c, a.session, a.workspace, attaching(a.file))
@@ -232,7 +232,7 @@ def _own_forks() -> Iterator[StoreCall]:
 
 def _own_files() -> Iterator[StoreCall]:
     file = stored_file("x")
-    mine = msgspec.structs.replace(file, sha256=ALPHA.bundle.hex())
+    mine = msgspec.structs.replace(file, sha256=ALPHA.blob.hex())
     yield lambda c, a, b: session_files.delete(c, a.session, [b.name, a.name])
     yield lambda c, a, b: session_files.write(c, a.session, [mine])
     yield lambda c, a, b: returns(session_files.folders(c, a.session, [a.name, b.name]), [])
@@ -245,7 +245,7 @@ def _own_files() -> Iterator[StoreCall]:
     yield lambda c, a, b: session_files.links(c, a.session)
     yield lambda c, a, b: session_files.title(c, a.session)
     yield lambda c, a, b: session_files.copy_rows(c, a.session, a.waiting_session)
-    yield lambda c, a, b: session_files.keep_contents(c, a.waiting_session, [a.bundle.hex()])
+    yield lambda c, a, b: session_files.keep_contents(c, a.waiting_session, [a.blob.hex()])
     yield lambda c, a, b: session_files.delete_all(c, a.session)
     yield lambda c, a, b: session_files.purge(c, a.session, 9)
 
@@ -321,21 +321,19 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield _next_turn
     yield lambda c, a, b: recovery.ask_to_leave(c)
     yield lambda c, a, b: returns(recovery.leaving(c), [])
-    yield lambda c, a, b: blobs.touch(c, [a.bundle], [new_id()], [1])
-    yield lambda c, a, b: returns(blobs.find(c, [a.bundle, b"x"]), [Blob(a.bundle.hex(), a.version)])
+    yield lambda c, a, b: blobs.touch(c, [a.blob], [new_id()], [1])
+    yield lambda c, a, b: returns(blobs.find(c, [a.blob, b"x"]), [Blob(a.blob.hex(), a.version)])
     yield lambda c, a, b: returns(blobs.old(c, 24, 9), [])
-    yield lambda c, a, b: returns(blobs.lock_unused(c, b.bundle, 24), False)
-    yield lambda c, a, b: returns(blobs.lock_unused(c, a.bundle, 0), False)
+    yield lambda c, a, b: returns(blobs.lock_unused(c, b.blob, 24), False)
+    yield lambda c, a, b: returns(blobs.lock_unused(c, a.blob, 0), False)
     yield lambda c, a, b: returns(blobs.total_bytes(c), 2)
     yield lambda c, a, b: returns(
-        blobs.starting_with(c, a.bundle[0]), [StoredBlob(Blob(a.bundle.hex(), a.version), bytes=1)]
+        blobs.starting_with(c, a.blob[0]), [StoredBlob(Blob(a.blob.hex(), a.version), bytes=1)]
     )
-    yield lambda c, a, b: returns(blobs.touch_stored(c, Blob(a.bundle.hex(), a.version)), True)
-    yield lambda c, a, b: returns(blobs.touch_stored(c, Blob(b.bundle.hex(), a.version)), False)
-    yield lambda c, a, b: returns(blobs.is_used(c, Blob(a.bundle.hex(), a.version)), True)
-    yield lambda c, a, b: returns(
-        blocks.stored_between(c, *sha256_range(a.bundle[0])), [Blob(a.bundle.hex(), a.version)]
-    )
+    yield lambda c, a, b: returns(blobs.touch_stored(c, Blob(a.blob.hex(), a.version)), True)
+    yield lambda c, a, b: returns(blobs.touch_stored(c, Blob(b.blob.hex(), a.version)), False)
+    yield lambda c, a, b: returns(blobs.is_used(c, Blob(a.blob.hex(), a.version)), True)
+    yield lambda c, a, b: returns(blocks.stored_between(c, *sha256_range(a.blob[0])), [Blob(a.blob.hex(), a.version)])
     yield _condemn
     yield lambda c, a, b: blobs.condemned(c, 9)
     yield lambda c, a, b: blobs.forget(c, a.condemned, a.version)
@@ -406,12 +404,12 @@ async def _condemn(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
 
 
 async def _store_blocks(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
-    archive, blocks_id = Blob(a.bundle.hex(), new_id()), new_id()
+    archive, blocks_id = Blob(a.blob.hex(), new_id()), new_id()
     await blocks.add(c, blocks_id, archive)
     assert await blocks.find(c, archive) is None
     assert await blocks.finish(c, blocks_id, b"index")
     assert await blocks.find(c, archive) == (blocks_id, b"index")
-    assert await blocks.unused(c, 24, 9) == [(blocks_id, a.bundle)], "the archive has another generation"
+    assert await blocks.unused(c, 24, 9) == [(blocks_id, a.blob)], "the archive has another generation"
     await blocks.forget(c, blocks_id)
 
 

@@ -150,7 +150,7 @@ def test_submit_inputs_runs_every_statement(
     connection.execute(
         "INSERT INTO sessions (id, workspace_id, created_by, workspace) VALUES (%(s)s, %(w)s, %(u)s, 'sandbox')", ids
     )
-    connection.execute("INSERT INTO bundles (sha256, generation, bytes) VALUES (repeat('x', 32)::bytea, %(f)s, 1)", ids)
+    connection.execute("INSERT INTO blobs (sha256, generation, bytes) VALUES (repeat('x', 32)::bytea, %(f)s, 1)", ids)
     connection.execute(
         "INSERT INTO files (id, workspace_id, name, media_type, sha256, bytes, created_by)"
         " VALUES (%(f)s, %(w)s, 'a.txt', 'text/plain', repeat('x', 32)::bytea, 1, %(u)s)",

@@ -30,17 +30,14 @@ class TableEntry(Struct, frozen=True):
         return table_file(self.name)
 
 
-class ArchiveEntry(Struct, frozen=True):
-    """A skill archive, or the content of a file."""
-
+class BlobEntry(Struct, frozen=True):
     sha256: str
     generation: UUID
     bytes: int
 
     @property
     def file(self) -> str:
-        # Contents that are not archives have this ending too.
-        return f"archives/{self.sha256}.{self.generation.hex}.tar.gz"
+        return f"blobs/{self.sha256}.{self.generation.hex}"
 
 
 class KeysEntry(Struct, frozen=True):
@@ -65,7 +62,7 @@ class Manifest(Struct, frozen=True):
     migrations: dict[str, str]
     tables: list[TableEntry]
     sequences: dict[str, int]
-    archives: list[ArchiveEntry]
+    blobs: list[BlobEntry]
     keys: KeysEntry | None = None
 
     @property
@@ -73,8 +70,8 @@ class Manifest(Struct, frozen=True):
         return sum(table.rows for table in self.tables)
 
     @property
-    def entries(self) -> list[TableEntry | ArchiveEntry | KeysEntry]:
-        return [*self.tables, *self.archives, *([self.keys] if self.keys else [])]
+    def entries(self) -> list[TableEntry | BlobEntry | KeysEntry]:
+        return [*self.tables, *self.blobs, *([self.keys] if self.keys else [])]
 
     @property
     def bytes(self) -> int:

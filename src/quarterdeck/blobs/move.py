@@ -1,6 +1,6 @@
 """Moves blobs from one store to another while both are in use: the server writes to the new store and reads from both.
 
-A content is deleted in the old store after it is stored in the new one, so it can be read at every moment. What is done
+A blob is deleted in the old store after it is stored in the new one, so it can be read at every moment. What is done
 is seen in the stores themselves: a move that was interrupted continues when it is started again.
 """
 
@@ -42,7 +42,7 @@ class Outcome(Enum):
 
 
 class Moved(Struct):
-    contents: int = 0
+    blobs: int = 0
     bytes: int = 0
     present: int = 0
     # In the old store, and unknown to the database. They stay there.
@@ -65,12 +65,12 @@ class Move:
         self._done_bytes = 0
 
     async def run(self, find_derived: FindDerived, concurrency: int, progress: Progress) -> Moved:
-        """Up to `concurrency` contents are copied at the same time."""
+        """Up to `concurrency` blobs are copied at the same time."""
         total = await self._database.read(store.total_bytes)
-        places = asyncio.Semaphore(concurrency)
+        slots = asyncio.Semaphore(concurrency)
 
         async def move(first_byte: int) -> None:
-            async with places:
+            async with slots:
                 await self._move_part(first_byte, find_derived, lambda done: progress(done, max(done, total)))
 
         tasks = [asyncio.create_task(move(first_byte)) for first_byte in range(_PARTS)]
@@ -119,7 +119,7 @@ class Move:
         return Outcome.PRESENT
 
     async def _look_again(self, stored: StoredBlob) -> Outcome:
-        """For a content that was in neither store. A reference to it is added after it is stored, so one that is in use
+        """For a blob that was in neither store. A reference to it is added after it is stored, so one that is in use
         must be there now."""
         is_used = await self._database.read(lambda connection: store.is_used(connection, stored.blob))
         if await self._new.size(stored.blob.sha256, stored.blob.generation) == stored.bytes:
@@ -151,7 +151,7 @@ class Move:
         self._done_bytes += stored.bytes
         match outcome:
             case Outcome.MOVED:
-                self._moved.contents += 1
+                self._moved.blobs += 1
                 self._moved.bytes += stored.bytes
             case Outcome.PRESENT:
                 self._moved.present += 1

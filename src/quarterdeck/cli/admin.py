@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType, ValidationError, convert
 
 from quarterdeck.api_keys.model import CreateApiKeyBody
 from quarterdeck.cli.database import back_up, on_database, server_settings
-from quarterdeck.cli.database import move_bundles as move
+from quarterdeck.cli.database import move_blobs as move
 from quarterdeck.cli.database import restore as restore_from
 from quarterdeck.cli.errors import CliError, ExitCode
 from quarterdeck.cli.options import (
@@ -235,10 +235,9 @@ def backup(
     path = Path(file)
     made = back_up(server_settings(data=data), path, with_keys=encryption_keys)
     file_bytes = path.stat().st_size
-    counts = {"rows": made.rows, "archives": len(made.archives), "encryption_keys": made.keys is not None}
+    counts = {"rows": made.rows, "blobs": len(made.blobs), "encryption_keys": made.keys is not None}
     text = (
-        f"Backed up {made.rows:,} rows and {len(made.archives):,} skill archives and files to {file}"
-        f" ({size(file_bytes)})."
+        f"Backed up {made.rows:,} rows and {len(made.blobs):,} skill archives and files to {file} ({size(file_bytes)})."
     )
     print_result({"file": file, "bytes": file_bytes, **counts}, text, as_json=as_json)
     if made.keys is not None:
@@ -250,26 +249,26 @@ def restore(file: BackupFile, as_json: AsJson = False, data: Data = None) -> Non
     """Restore a backup into an empty data folder or database. Stop the server first."""
     made = restore_from(server_settings(data=data), Path(file))
     text = (
-        f"Restored {made.rows:,} rows and {len(made.archives):,} skill archives and files, backed up at"
+        f"Restored {made.rows:,} rows and {len(made.blobs):,} skill archives and files, backed up at"
         f" {date_text(made.created_at)} by release {made.release}."
     )
-    counts = {"rows": made.rows, "archives": len(made.archives), "encryption_keys": made.keys is not None}
+    counts = {"rows": made.rows, "blobs": len(made.blobs), "encryption_keys": made.keys is not None}
     print_result({"release": made.release, "created_at": made.created_at, **counts}, text, as_json=as_json)
     if missing := on_database(data, _missing_keys):
         note(missing)
 
 
 @app.command()
-def move_bundles(
-    keep: Annotated[bool, flag("--keep", "Keep the contents in the old store.")] = False,
+def move_blobs(
+    keep: Annotated[bool, flag("--keep", "Keep the blobs in the old store.")] = False,
     concurrency: Annotated[int, option("COUNT", "Number of parallel copies.", parser=whole_number(1, 64))] = 8,
     as_json: AsJson = False,
     data: Data = None,
 ) -> None:
-    """Move contents to the bundle store. The server can keep running."""
+    """Move skill archives and files to the blob store. The server can keep running."""
     moved = move(server_settings(data=data), keep=keep, concurrency=concurrency)
     lines = [
-        f"{'Copied' if keep else 'Moved'} {moved.contents:,} skill archives and files ({size(moved.bytes)})."
+        f"{'Copied' if keep else 'Moved'} {moved.blobs:,} skill archives and files ({size(moved.bytes)})."
         f" {moved.present:,} were moved before."
     ]
     if moved.unknown:

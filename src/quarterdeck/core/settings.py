@@ -1,6 +1,6 @@
 """All settings, read from the environment. All invalid values are reported together.
 
-The field `x` of the section `bundle` is read from QUARTERDECK_BUNDLE_X. Names end in their unit.
+The field `x` of the section `blob` is read from QUARTERDECK_BLOB_X. Names end in their unit.
 docs/run/configuration.md describes each setting; a test compares the two.
 """
 
@@ -285,11 +285,16 @@ class RetentionSettings(Struct, frozen=True):
     job_days: KeepDays = 7
 
 
-class BundleSettings(Struct, frozen=True):
-    # None: the folder `bundles` under the data directory. Otherwise s3://…, gs://…, az://…, file:///…
+class BlobSettings(Struct, frozen=True):
+    # None: the folder `blobs` under the data directory. Otherwise s3://…, gs://…, az://…, file:///…
     store_url: str | None = None
-    # Contents that are not in the store are looked for here, while `qd admin move-bundles` moves them.
+    # Blobs that are not in the store are looked for here, while `qd admin move-blobs` moves them.
     fallback_store_url: str | None = None
+    # Blobs that nothing refers to are deleted after this time.
+    orphan_hours: Annotated[int, Meta(ge=1, le=24 * 365)] = 24
+
+
+class BundleSettings(Struct, frozen=True):
     request_bytes: Bytes = 32 * 1024 * 1024
     unpacked_bytes: Bytes = 128 * 1024 * 1024
     entries: Count = 10_000
@@ -304,7 +309,6 @@ class BundleSettings(Struct, frozen=True):
     extended_header_bytes: Bytes = 64 * 1024
     # CPU time. Together with the later steps, a bundle stays below a second.
     unpacking_seconds: Seconds = 0.85
-    orphan_hours: Annotated[int, Meta(ge=1, le=24 * 365)] = 24
     # Concurrent uploads and scans per process: uploads hold memory and disk, scans hold a CPU.
     uploads: Count = 32
     scans: Count = 2
@@ -450,6 +454,7 @@ class Settings(Struct, frozen=True):
     receipt: ReceiptSettings = ReceiptSettings()
     audit: AuditSettings = AuditSettings()
     retention: RetentionSettings = RetentionSettings()
+    blob: BlobSettings = BlobSettings()
     bundle: BundleSettings = BundleSettings()
     worker: WorkerSettings = WorkerSettings()
     run: RunSettings = RunSettings()

@@ -14,7 +14,7 @@ INSERT INTO files (id, workspace_id, name, media_type, sha256, bytes, created_by
 """
 _GET = """
 SELECT f.name, f.media_type, f.sha256, f.bytes, b.generation, u.id, u.display_name, u.email
-FROM files f JOIN bundles b ON b.sha256 = f.sha256 JOIN users u ON u.id = f.created_by
+FROM files f JOIN blobs b ON b.sha256 = f.sha256 JOIN users u ON u.id = f.created_by
 WHERE f.workspace_id = %s AND f.id = %s
 """
 _DELETE = "DELETE FROM files WHERE workspace_id = %s AND id = %s"

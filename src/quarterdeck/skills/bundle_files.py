@@ -39,17 +39,17 @@ _TIME_FACTOR = 10
 
 
 class _Blocks(Struct, frozen=True):
-    # Part of their name in the bundle store.
+    # Part of their name in the blob store.
     id: UUID
     index: BlockIndex
 
 
 class BundleFiles:
     def __init__(
-        self, database: Database, bundles: BlobStore, settings: BundleSettings, data_dir: Path, read_threads: int
+        self, database: Database, blob_store: BlobStore, settings: BundleSettings, data_dir: Path, read_threads: int
     ) -> None:
         self._database = database
-        self._bundles = bundles
+        self._blob_store = blob_store
         self._settings = settings
         more_seconds = settings.unpacking_seconds * _TIME_FACTOR
         self._limits = msgspec.structs.replace(settings, unpacking_seconds=more_seconds)
@@ -117,7 +117,7 @@ class BundleFiles:
 
     async def _read_block(self, bundle: StoredBundle, blocks: _Blocks, block: int) -> bytes:
         try:
-            stored = await self._bundles.read(bundle.archive.sha256, blocks.id, *blocks.index.span(block))
+            stored = await self._blob_store.read(bundle.archive.sha256, blocks.id, *blocks.index.span(block))
             return await self._in_thread(bundle, lambda: unpack_block(blocks.index, block, stored))
         except (BundleError, FileNotFoundError) as fault:
             raise errors.internal() from fault
@@ -131,7 +131,7 @@ class BundleFiles:
         """Passes whole files to their takers, in a thread. After an exception, what they have got must not be used."""
 
         def unpack() -> dict[str, ManifestFile]:
-            with self._bundles.open(bundle.archive.sha256, bundle.archive.generation) as source:
+            with self._blob_store.open(bundle.archive.sha256, bundle.archive.generation) as source:
                 return take_files(source, self._limits, takers)
 
         try:
@@ -190,15 +190,15 @@ class BundleFiles:
                     return await blocks_store.finish(connection, blocks.id, msgspec.msgpack.encode(index))
 
                 await self._database.statement(add, repeatable=True, owner=bundle.workspace_id)
-                await self._bundles.put(archive.sha256, blocks.id, spool)
+                await self._blob_store.put(archive.sha256, blocks.id, spool)
                 if not await self._database.statement(finish, repeatable=True, owner=bundle.workspace_id):
-                    await self._bundles.delete(archive.sha256, blocks.id)
+                    await self._blob_store.delete(archive.sha256, blocks.id)
                     raise errors.unavailable()
         return blocks
 
     def _write_blocks(self, bundle: StoredBundle, spool: IO[bytes]) -> BlockIndex:
         writer = BlockWriter(spool)
-        with self._bundles.open(bundle.archive.sha256, bundle.archive.generation) as source:
+        with self._blob_store.open(bundle.archive.sha256, bundle.archive.generation) as source:
             found = take_all(source, self._limits, writer.write)
         if sorted(found, key=lambda file: file.path) != bundle.files:
             raise BundleError("the stored archive does not match its manifest.")

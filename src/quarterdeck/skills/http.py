@@ -64,12 +64,12 @@ async def push_skill_version(
     database: Database,
     settings: BundleSettings,
     uploads: Uploads,
-    bundles: BlobStore,
+    blob_store: BlobStore,
     call: Call[None],
     skill_id: UUID,
 ) -> Answer[SkillVersionBody]:
     archive = request.body_stream(settings.request_bytes)
-    return await service.push_skill_version(access, changes, database, uploads, bundles, call, skill_id, archive)
+    return await service.push_skill_version(access, changes, database, uploads, blob_store, call, skill_id, archive)
 
 
 @operation(
@@ -82,7 +82,7 @@ async def push_skill_version(
 async def download_skill_bundle(
     request: Request,
     access: Access,
-    bundles: BlobStore,
+    blob_store: BlobStore,
     downloads: Downloads,
     call: Call[None],
     skill_id: UUID,
@@ -94,7 +94,7 @@ async def download_skill_bundle(
         sha256=found.archive.sha256,
         size=found.body.bundle_bytes,
         file_name=f"{safe_name(found.skill_name)}-{version}.tar.gz",
-        pieces=partial(blobs.pieces, bundles, found.archive),
+        pieces=partial(blobs.pieces, blob_store, found.archive),
     )
     return downloads.respond(request, content)
 

@@ -179,7 +179,7 @@ async def push_skill_version(
     changes: Changes,
     database: Database,
     uploads: Uploads,
-    bundles: BlobStore,
+    blob_store: BlobStore,
     call: Call[None],
     skill_id: UUID,
     archive: AsyncIterator[bytes],
@@ -198,7 +198,7 @@ async def push_skill_version(
         except BundleError as fault:
             raise errors.invalid(fault.message) from fault
         content = NewBlob(spool, bundle.bundle_bytes)
-        await blobs.put(database, bundles, {bundle.manifest.archive_sha256: content}, call.owner)
+        await blobs.put(database, blob_store, {bundle.manifest.archive_sha256: content}, call.owner)
 
     async def effect(connection: Connection, principal: Principal, _: SkillBody, __: str) -> Made:
         version_id, workspace_id = new_id(), principal.workspace_id

@@ -1,4 +1,4 @@
-"""The blocks in the bundle store, for those who move it."""
+"""The blocks in the blob store, for those who move it."""
 
 from quarterdeck.blobs.model import Blob, sha256_range
 from quarterdeck.db.database import Connection
