@@ -37,7 +37,7 @@ from quarterdeck.db.database import Database
 from quarterdeck.events.hub import EventHub
 from quarterdeck.events.notifications import Notifier
 from quarterdeck.events.page_loader import PageLoader
-from quarterdeck.events.stream_slots import StreamPlaces
+from quarterdeck.events.stream_slots import StreamSlots
 from quarterdeck.files.uploads import FileUploads
 from quarterdeck.http.downloads import Downloads
 from quarterdeck.http.middleware import Middleware
@@ -136,7 +136,7 @@ class Services:
             InputBatcher: self.inputs,
             EventHub: self.hub,
             PageLoader: PageLoader(self.database),
-            StreamPlaces: StreamPlaces(settings.stream, settings.http.connections),
+            StreamSlots: StreamSlots(settings.stream, settings.http.connections),
             BlobStore: self.blobs,
             BundleFiles: self.files,
             Uploads: self.uploads,

@@ -279,8 +279,8 @@ def test_invalid_blob_store(database_url: str) -> None:
 
 def test_reencrypt_secrets(database_url: str, tmp_path: Path) -> None:
     old, new, other = (base64.b64encode(bytes([number]) * 32).decode() for number in (1, 2, 3))
-    place = {"DATABASE_URL": database_url, "SERVER_DATA_DIR": str(tmp_path)}
-    workspace = admin("create-workspace", "--name", "Team", "--owner-email", "owner@example.com", **place)["id"]
+    settings = {"DATABASE_URL": database_url, "SERVER_DATA_DIR": str(tmp_path)}
+    workspace = admin("create-workspace", "--name", "Team", "--owner-email", "owner@example.com", **settings)["id"]
     cipher = SecretCipher(EncryptionSettings(keys=old), tmp_path)
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute(
@@ -295,10 +295,10 @@ def test_reencrypt_secrets(database_url: str, tmp_path: Path) -> None:
             (SOME_ID, cipher.encrypt(SOME_ID, b"of a credential"), workspace),
         )
     for keys in (other, "nonsense", f"{new},{other}"):
-        done = qd_here("admin", "reencrypt-secrets", **place, ENCRYPTION_KEYS=keys)
+        done = qd_here("admin", "reencrypt-secrets", **settings, ENCRYPTION_KEYS=keys)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
         assert keys not in done.stderr
-    both = place | {"ENCRYPTION_KEYS": f"{new},{old}"}
+    both = settings | {"ENCRYPTION_KEYS": f"{new},{old}"}
     assert qd_here("admin", "reencrypt-secrets", **both).stdout == "Reencrypted 2 secrets.\n"
     assert admin("reencrypt-secrets", **both) == {"reencrypted": 0}
     with psycopg.connect(database_url, autocommit=True) as connection:

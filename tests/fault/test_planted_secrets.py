@@ -125,8 +125,8 @@ async def _use(world: World, servers: list[str]) -> list[str]:
 
 def _backup(database_url: str, planted: Planted, folder: Path) -> bytes:
     file = folder / "backup.qd"
-    place = {"DATABASE_URL": database_url, "SERVER_DATA_DIR": str(folder), "ENCRYPTION_KEYS": planted.encryption_key}
-    done = qd_here("admin", "backup", str(file), **place)
+    settings = {"DATABASE_URL": database_url, "SERVER_DATA_DIR": str(folder), "ENCRYPTION_KEYS": planted.encryption_key}
+    done = qd_here("admin", "backup", str(file), **settings)
     assert done.returncode == 0, done.stderr
     with zipfile.ZipFile(file) as archive:
         return b"\n".join(archive.read(name) for name in archive.namelist())
@@ -179,13 +179,13 @@ async def test_no_planted_secret_is_found(database_url: str, tmp_path: Path) -> 
     # The headers in four forms, of which each has the secret once or more.
     assert [text.count("[redacted]") >= 4 for text in texts] == [True] * 3 + [False] * 2, texts
     assert all("PATH=" in text for text in texts[3:]), "the environments were seen"
-    places = {str(file): file.read_bytes() for file in data.rglob("*") if file.is_file()}
-    places |= {"dump": dump(database_url), "backup": _backup(database_url, planted, data)}
-    places |= {f"answer of {answer.request.url}": answer.content + str(answer.headers).encode() for answer in answers}
-    assert sum(name.endswith(".log") for name in places) == 2
+    contents = {str(file): file.read_bytes() for file in data.rglob("*") if file.is_file()}
+    contents |= {"dump": dump(database_url), "backup": _backup(database_url, planted, data)}
+    contents |= {f"answer of {answer.request.url}": answer.content + str(answer.headers).encode() for answer in answers}
+    assert sum(name.endswith(".log") for name in contents) == 2
     ours = [world.key, created]
     foreign = [getattr(planted, name) for name in Planted.__struct_fields__] + issuer.issued
     for secret in (*ours, *foreign):
-        found = [name for name, content in places.items() if any(form in content for form in forms(secret))]
+        found = [name for name, content in contents.items() if any(form in content for form in forms(secret))]
         shown_once = [name for name in found if name.endswith("/v1/api-keys")]
         assert found == (shown_once if secret == created else []), secret[:20]

@@ -171,8 +171,8 @@ class Driver(RuleBasedStateMachine):
             time.sleep(0.05)
 
     def settle(self) -> None:
-        """Until every run is where the model says: its question waits, or it waits for a place. Which of several gets
-        a free place is the server's to say."""
+        """Until every run is where the model says: its question waits, or it waits for a slot. Which of several gets
+        a free slot is the server's to say."""
         deadline = time.monotonic() + SETTLE_SECONDS
         while not all(self._is_settled(workspace) for workspace in self.roots):
             assert time.monotonic() < deadline, f"runs are not where they must be: {self._all_active()}"

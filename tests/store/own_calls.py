@@ -302,7 +302,7 @@ def _own_deliveries() -> Iterator[StoreCall]:
 def for_all_workspaces() -> Iterator[StoreCall]:
     """Nothing of the other is due: what is young, in use, under way or not yet wanted stays."""
     long_ago = datetime(1970, 1, 1, tzinfo=UTC)
-    nothing = Step(deleted=0, read=0, next_place=None)
+    nothing = Step(deleted=0, read=0, next_start=None)
     yield lambda c, a, b: returns(audit.delete_old(c, LOWEST_ID, 9), nothing)
     yield lambda c, a, b: returns(receipts.delete_old(c, long_ago, 7, 7, 9), nothing)
     yield lambda c, a, b: returns(files.delete_old(c, LOWEST_ID, None, 1, 9), nothing)
@@ -317,7 +317,7 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: recovery.add_missing_jobs(c)
     yield lambda c, a, b: returns(actions.lock_due_sessions(c, 9), [a.session])
     yield lambda c, a, b: returns(actions.lock_lifted_sessions(c, 9), [a.session])
-    yield _free_places
+    yield _free_slots
     yield _next_turn
     yield lambda c, a, b: recovery.ask_to_leave(c)
     yield lambda c, a, b: returns(recovery.leaving(c), [])
@@ -373,8 +373,8 @@ async def _copy_event(c: RecordingConnection, a: Workspace, b: Workspace) -> Non
     assert row == (len(entries),)
 
 
-async def _free_places(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
-    """A place that one workspace has free is not given to another."""
+async def _free_slots(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
+    """A slot that one workspace has free is not given to another."""
     await lifecycle.cancel(c, a.run)
     await recovery.start_parked_runs(c, 1)
     row = await (await c.execute("SELECT parked FROM runs WHERE id = %s", (a.parked_run,))).fetchone()
@@ -385,7 +385,7 @@ async def _next_turn(c: RecordingConnection, a: Workspace, b: Workspace) -> None
     """The workspace whose last turn is longer ago."""
     worker = await (await c.execute("INSERT INTO jobs.procrastinate_workers DEFAULT VALUES RETURNING id")).fetchone()
     assert worker is not None
-    values = {"worker_id": worker[0], "places": 9, "count": 1}
+    values = {"worker_id": worker[0], "slots": 9, "count": 1}
     job = await (await c.execute(queue_store._NEXT, values)).fetchone()
     assert job is not None
     assert str(a.run) in job

@@ -101,10 +101,10 @@ async def test_both_ways_find_the_same_sessions_of_the_workspace(
         f"workspace {ids[1]}": lambda n: False,
     }
     async with await AsyncConnection.connect(app_url(database_url), autocommit=True, options=options) as connection:
-        for place, workspace_id in enumerate(ids):
+        for number, workspace_id in enumerate(ids):
             for search, is_meant in expected.items():
                 for archived in (True, False):
-                    numbers = [n for n in range(place, 2 * SESSIONS, 2) if (n % 6 > 3) == archived and is_meant(n)]
+                    numbers = [n for n in range(number, 2 * SESSIONS, 2) if (n % 6 > 3) == archived and is_meant(n)]
                     for newest_first in (True, False):
                         for most in (0, 1000):
                             found = await walk(

@@ -58,7 +58,7 @@ class Workspace(Struct, frozen=True):
         return bytes.fromhex(self.letter * 62 + "02")
 
     @property
-    def bundle(self) -> bytes:
+    def blob(self) -> bytes:
         return bytes.fromhex(self.letter * 62 + "03")
 
     @property

@@ -31,15 +31,15 @@ def blobs(tmp_path: Path) -> BlobStore:
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """What was brought to the disk, in this order."""
-    places: list[Path] = []
+    paths: list[Path] = []
     fsync = os.fsync
 
     def noting(descriptor: int) -> None:
         fsync(descriptor)
-        places.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+        paths.append(Path(f"/proc/self/fd/{descriptor}").readlink())
 
     monkeypatch.setattr(os, "fsync", noting)
-    return places
+    return paths
 
 
 def files(folder: Path) -> list[Path]:

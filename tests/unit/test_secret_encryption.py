@@ -34,11 +34,11 @@ def test_a_secret_is_bound_to_its_webhook() -> None:
         with_keys(NEW).decrypt(uuid4(), encrypted)
 
 
-@pytest.mark.parametrize("place", [0, 8, 20, -1])
-def test_a_changed_byte_is_noticed(place: int) -> None:
+@pytest.mark.parametrize("index", [0, 8, 20, -1])
+def test_a_changed_byte_is_noticed(index: int) -> None:
     webhook_id = uuid4()
     encrypted = bytearray(with_keys(NEW).encrypt(webhook_id, b"secret"))
-    encrypted[place] ^= 1
+    encrypted[index] ^= 1
     with pytest.raises(EncryptionKeyError):
         with_keys(NEW).decrypt(webhook_id, bytes(encrypted))
 

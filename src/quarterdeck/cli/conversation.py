@@ -232,7 +232,7 @@ class Conversation:
         if found is None or found.stage is not Stage.SENDING:
             return []
         found.run_id = run_id
-        return self._set_stage(found, self._place(run_id, found.delivery, steered=outcome is Outcome.STEERED))
+        return self._set_stage(found, self._accept(run_id, found.delivery, steered=outcome is Outcome.STEERED))
 
     def rejected(self, number: int, reason: str) -> list[Block]:
         found = self._by_number(number)
@@ -313,10 +313,10 @@ class Conversation:
         found.input_id = event.data.get("input_id")
         found.attachments = attached(event.data)
         found.run_id = event.run_id
-        stage = self._place(event.run_id, event.data.get("delivery"), steered=event.run_id == self.active_run)
+        stage = self._accept(event.run_id, event.data.get("delivery"), steered=event.run_id == self.active_run)
         return self._set_stage(found, stage) if found.stage is Stage.SENDING else []
 
-    def _place(self, run_id: UUID | None, delivery: str | None, *, steered: bool) -> Stage:
+    def _accept(self, run_id: UUID | None, delivery: str | None, *, steered: bool) -> Stage:
         """An input was accepted for this run, which becomes the active one or waits for its end."""
         waits = self.active_run not in (None, run_id) or bool(self._pending_runs)
         if run_id is not None and delivery == Delivery.QUEUE and waits:

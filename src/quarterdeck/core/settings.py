@@ -312,7 +312,7 @@ class BundleSettings(Struct, frozen=True):
     # Concurrent uploads and scans per process: uploads hold memory and disk, scans hold a CPU.
     uploads: Count = 32
     scans: Count = 2
-    # Part of the places for uploads, scans, reads, builds and diffs that one workspace can hold.
+    # Part of the slots for uploads, scans, reads, builds and diffs that one workspace can hold.
     workspace_share: Annotated[float, Meta(gt=0, le=1)] = 0.5
     upload_wait_seconds: Seconds = 10.0
     # Bundles that unpack to more are stored a second time, in blocks, when one of their files is read.
@@ -340,12 +340,12 @@ class WorkerSettings(Struct, frozen=True):
     # per lease. A shorter lease would take runs from a worker that is only paused, a longer one delays recovery.
     lease_seconds: Seconds = 20.0
     sweep_seconds: Seconds = 3.0
-    # For this long after a run gave its place to another workspace, its own uses at most half of each worker's places.
+    # For this long after a run gave its slot to another workspace, its own uses at most half of each worker's slots.
     lending_pause_seconds: Seconds = 10.0
 
 
 class RunSettings(Struct, frozen=True):
-    # None: only the places of workers limit a workspace.
+    # None: only the slots of workers limit a workspace.
     active_per_workspace: Count | None = None
     # Consecutive attempts without a stored step, after which the run is presumed to crash its workers and fails.
     barren_attempts: Count = 5

@@ -19,7 +19,7 @@ from quarterdeck.events import service
 from quarterdeck.events.hub import EventHub
 from quarterdeck.events.model import DeltaBody, EventBody, EventPage, RetryBody
 from quarterdeck.events.page_loader import PageLoader
-from quarterdeck.events.stream_slots import StreamPlaces
+from quarterdeck.events.stream_slots import StreamSlots
 from quarterdeck.http.request import Request
 from quarterdeck.http.sse import EVENT_STREAM, EventStream
 
@@ -57,7 +57,7 @@ async def list_session_events(
     settings: StreamSettings,
     hub: EventHub,
     pages: PageLoader,
-    places: StreamPlaces,
+    slots: StreamSlots,
     call: Call[None],
     session_id: UUID,
     page: LogPageRequest,
@@ -65,7 +65,7 @@ async def list_session_events(
 ) -> EventPage | EventStream:
     if not request.prefers(EVENT_STREAM):
         return await service.list_session_events(access, call, session_id, page, query.last)
-    stream = await service.follow_session_events(access, settings, hub, pages, places, call, session_id, page.after)
+    stream = await service.follow_session_events(access, settings, hub, pages, slots, call, session_id, page.after)
     return EventStream(_encoded(stream), stream.closed, settings.send_seconds, stream.opened)
 
 

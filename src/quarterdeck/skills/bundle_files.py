@@ -24,7 +24,7 @@ from quarterdeck.blobs.service import open_spool, spool_folder
 from quarterdeck.core import errors
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import BundleSettings
-from quarterdeck.core.slots import Places, hold_place
+from quarterdeck.core.slots import Slots, hold_slot
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.skills import blocks_store
 from quarterdeck.skills.archive import Take, take_all, take_files
@@ -57,7 +57,7 @@ class BundleFiles:
         self._read_threads = SharedThreads(read_threads, settings.per_workspace(read_threads), "downloads")
         # A thread of its own: a build takes up to a few seconds, which must not delay reads.
         self._build_thread = SharedThreads(1, 1, "builds")
-        self._build_places = Places(settings.block_builds, settings.per_workspace(settings.block_builds))
+        self._build_slots = Slots(settings.block_builds, settings.per_workspace(settings.block_builds))
         # Builds under way, by archive: all who want to read the bundle wait for the same one.
         self._builds: dict[Blob, asyncio.Task[_Blocks]] = {}
 
@@ -173,7 +173,7 @@ class BundleFiles:
         """The row that names the blocks is complete only after they are stored. Another process may build at the same
         time: then there are two, and one of them is read."""
         archive, wait_seconds = bundle.archive, self._settings.upload_wait_seconds
-        async with hold_place(self._build_places, bundle.workspace_id, wait_seconds, "builds"):
+        async with hold_slot(self._build_slots, bundle.workspace_id, wait_seconds, "builds"):
             with open_spool(spool_folder(self._data_dir)) as spool:
                 try:
                     index = await self._build_thread.run(

@@ -94,8 +94,8 @@ def _anchors(
     base: Sequence[str], low: int, high: int, head: Sequence[str], other_low: int, other_high: int
 ) -> list[tuple[int, int]]:
     """Lines that occur once in both texts: their longest chain in the same order (patience sorting)."""
-    places, others = _once(base, low, high), _once(head, other_low, other_high)
-    pairs = [(line, others[text]) for text, line in places.items() if text in others]
+    positions, others = _once(base, low, high), _once(head, other_low, other_high)
+    pairs = [(line, others[text]) for text, line in positions.items() if text in others]
     # For each length, the chain with the smallest end: its last line in `head`, and the index of its last pair.
     ends: list[int] = []
     last: list[int] = []
@@ -118,14 +118,14 @@ def _anchors(
 
 def _once(lines: Sequence[str], low: int, high: int) -> dict[str, int]:
     """Line numbers of the lines that occur once from `low` to `high`, in order."""
-    places: dict[str, int] = {}
+    positions: dict[str, int] = {}
     repeated: set[str] = set()
     for at in range(low, high):
-        if lines[at] in places:
+        if lines[at] in positions:
             repeated.add(lines[at])
         else:
-            places[lines[at]] = at
-    return {text: at for text, at in places.items() if text not in repeated}
+            positions[lines[at]] = at
+    return {text: at for text, at in positions.items() if text not in repeated}
 
 
 def _groups(found: list[Change]) -> Iterator[list[Change]]:

@@ -189,10 +189,10 @@ class BundleError(Exception):
         self.reason = reason
         self.path = None if path is None else shown(path)
         self.line = line
-        place = "" if self.path is None else f'"{self.path}"'
+        location = "" if self.path is None else f'"{self.path}"'
         if line is not None:
-            place = f"{place}, line {line}" if place else f"line {line}"
-        self.message = f"{place}: {reason}" if place else f"{reason[:1].upper()}{reason[1:]}"
+            location = f"{location}, line {line}" if location else f"line {line}"
+        self.message = f"{location}: {reason}" if location else f"{reason[:1].upper()}{reason[1:]}"
         super().__init__(self.message)
 
 

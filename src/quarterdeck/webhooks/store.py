@@ -22,7 +22,6 @@ from quarterdeck.webhooks.model import (
     WebhookEvent,
 )
 
-# Seeds 0 to 3 belong to sessions, keys, receipts and places.
 _LOCK_WORKSPACE = "SELECT pg_advisory_xact_lock(webhooks_lock(%s))"
 _COUNT = "SELECT count(*) FROM webhooks WHERE workspace_id = %s"
 _ADD = """
@@ -256,7 +255,7 @@ SET state = 'pending', attempts_before = attempts, delivered_at = NULL,
 WHERE webhook_id = %s AND id = %s
 """
 # The recursive part skips from webhook to webhook on the index and takes a few of each, so the backlog of one that does
-# not answer is never scanned. `place` orders the deliveries of a host, which gets no more than its free slots. `turn`
+# not answer is never scanned. `number` orders the deliveries of a host, which gets no more than its free slots. `turn`
 # interleaves workspaces, so that slow receivers of one do not delay the others. now() instead of clock_timestamp(),
 # because an index condition needs a stable function.
 _CLAIM = """
@@ -269,12 +268,12 @@ WITH RECURSIVE waiting AS (
     )
     FROM waiting WHERE waiting.webhook_id IS NOT NULL
 ), due AS (
-    SELECT d.id, d.next_attempt_at, coalesce(busy.places, 0) AS taken,
-           row_number() OVER (PARTITION BY w.host ORDER BY d.next_attempt_at) AS place,
+    SELECT d.id, d.next_attempt_at, coalesce(busy.slots, 0) AS taken,
+           row_number() OVER (PARTITION BY w.host ORDER BY d.next_attempt_at) AS number,
            row_number() OVER (PARTITION BY w.workspace_id ORDER BY d.next_attempt_at) AS turn
     FROM waiting
     LEFT JOIN webhooks w ON w.id = waiting.webhook_id
-    LEFT JOIN unnest(%s::text[], %s::integer[]) AS busy (host, places) ON busy.host = w.host
+    LEFT JOIN unnest(%s::text[], %s::integer[]) AS busy (host, slots) ON busy.host = w.host
     CROSS JOIN LATERAL (
         SELECT id, next_attempt_at FROM webhook_deliveries
         WHERE webhook_id = waiting.webhook_id AND state = 'pending' AND next_attempt_at <= now()
@@ -282,7 +281,7 @@ WITH RECURSIVE waiting AS (
     ) d
 ), chosen AS (
     SELECT id FROM webhook_deliveries
-    WHERE id IN (SELECT id FROM due WHERE taken + place <= %s ORDER BY turn, next_attempt_at LIMIT %s)
+    WHERE id IN (SELECT id FROM due WHERE taken + number <= %s ORDER BY turn, next_attempt_at LIMIT %s)
       AND state = 'pending' AND next_attempt_at <= now()
     FOR UPDATE SKIP LOCKED
 )

@@ -49,7 +49,7 @@ _STEADY_SECONDS = 5.0
 _READ_THREADS = 16
 # Notifications announce jobs and aborts within milliseconds; polling covers lost notifications.
 _POLL_SECONDS = 1.0
-# How often a worker without a free place looks for waiting runs whose workspace has less than its share.
+# How often a worker without a free slot looks for waiting runs whose workspace has less than its share.
 _TURN_SECONDS = 0.25
 
 

@@ -95,10 +95,10 @@ class ToolRunner:
             for call in calls:
                 await self._add(done, call, await self._settle(call, step))
             return done.results, done.actions
-        places = asyncio.Semaphore(_READS_AT_ONCE)
+        slots = asyncio.Semaphore(_READS_AT_ONCE)
 
         async def settle(call: ToolCall) -> Answer | Wait:
-            async with places:
+            async with slots:
                 return await self._settle(call, step)
 
         # Not a TaskGroup, which would hide an error in a group.
