@@ -27,7 +27,7 @@ from quarterdeck.core.ids import LOWEST_ID, new_id
 from quarterdeck.core.retention import RetentionDays
 from quarterdeck.core.settings import RunSettings
 from quarterdeck.db.migrate import is_current
-from quarterdeck.db.walks import Step
+from quarterdeck.db.walks import BatchResult
 from quarterdeck.events import log
 from quarterdeck.events import store as events
 from quarterdeck.events.model import EventType, NewEvent
@@ -39,7 +39,7 @@ from quarterdeck.runs import recovery_store as recovery
 from quarterdeck.runs import store as creation
 from quarterdeck.runs.action_model import ActionKind, NewAction
 from quarterdeck.runs.model import Delivery, Input, RunState, StepUsage
-from quarterdeck.runs.store import InputEvent
+from quarterdeck.runs.store import StoredInputEvent
 from quarterdeck.sandbox.manifest import WorkspaceKind
 from quarterdeck.server.metrics_store import Counts, read_counts, read_figures
 from quarterdeck.session_files import store as session_files
@@ -53,9 +53,9 @@ from quarterdeck.skills import store as skills
 from quarterdeck.webhooks import store as webhooks
 from quarterdeck.webhooks.model import (
     Claimed,
+    DeliveryOutcome,
     NewDelivery,
     NewWebhook,
-    Outcome,
     Receiver,
     WebhookEvent,
 )
@@ -199,10 +199,10 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: lifecycle.abort_jobs(c, a.run)
     yield lambda c, a, b: creation.events_of(c, a.session, a.input)
     yield lambda c, a, b: creation.repeated_by(c, a.session, 1)
-    yield lambda c, a, b: creation.waits_in(c, a.session, InputEvent("input.accepted", 1, a.run, 1))
+    yield lambda c, a, b: creation.waits_in(c, a.session, StoredInputEvent("input.accepted", 1, a.run, 1))
     yield lambda c, a, b: creation.withdraw(c, a.run, 1)
-    yield lambda c, a, b: creation.forget_words(c, a.session, InputEvent("input.accepted", 1, a.run, 1))
-    yield lambda c, a, b: creation.end_of_run(c, a.session, InputEvent("input.consumed", 1, a.run, 1))
+    yield lambda c, a, b: creation.forget_words(c, a.session, StoredInputEvent("input.accepted", 1, a.run, 1))
+    yield lambda c, a, b: creation.end_of_run(c, a.session, StoredInputEvent("input.consumed", 1, a.run, 1))
 
 
 def _own_actions() -> Iterator[StoreCall]:
@@ -270,9 +270,9 @@ def _own_deliveries() -> Iterator[StoreCall]:
     receiver = Receiver(a.webhook, a.workspace, a.url, a.name, True, [])
     webhook = NewWebhook(new_id(), a.workspace, a.url, a.name, [WebhookEvent.RUN_FAILED], None, b"x", a.user)
     for outcome in (
-        Outcome(duration_ms=1, status=200),
-        Outcome(duration_ms=1, error="x"),
-        Outcome(duration_ms=1, error="x", pause=timedelta(seconds=1)),
+        DeliveryOutcome(duration_ms=1, status=200),
+        DeliveryOutcome(duration_ms=1, error="x"),
+        DeliveryOutcome(duration_ms=1, error="x", pause=timedelta(seconds=1)),
     ):
         yield lambda c, a, b, told=outcome: webhooks.store_outcome(c, claimed, told)  # type: ignore[misc]
     yield lambda c, a, b: webhooks.add_deliveries(c, [NewDelivery(new_id(), a.webhook, "run.failed", a.run, b"x")])
@@ -302,7 +302,7 @@ def _own_deliveries() -> Iterator[StoreCall]:
 def for_all_workspaces() -> Iterator[StoreCall]:
     """Nothing of the other is due: what is young, in use, under way or not yet wanted stays."""
     long_ago = datetime(1970, 1, 1, tzinfo=UTC)
-    nothing = Step(deleted=0, read=0, next_start=None)
+    nothing = BatchResult(deleted=0, read=0, next_start=None)
     yield lambda c, a, b: returns(audit.delete_old(c, LOWEST_ID, 9), nothing)
     yield lambda c, a, b: returns(receipts.delete_old(c, long_ago, 7, 7, 9), nothing)
     yield lambda c, a, b: returns(files.delete_old(c, LOWEST_ID, None, 1, 9), nothing)

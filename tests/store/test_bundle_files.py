@@ -20,7 +20,7 @@ from quarterdeck.blobs import service as blobs
 from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
 from quarterdeck.blobs.model import Blob
 from quarterdeck.blobs.service import NewBlob, sweep_blobs
-from quarterdeck.core.errors import Kind, ServiceError
+from quarterdeck.core.errors import ErrorKind, ServiceError
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import BlobSettings, BundleSettings, DatabaseSettings
 from quarterdeck.db.database import Connection, Database
@@ -28,7 +28,7 @@ from quarterdeck.skills import blocks_store
 from quarterdeck.skills.archive import read_bundle
 from quarterdeck.skills.blocks import BLOCK_BYTES, BlockIndex
 from quarterdeck.skills.bundle_files import BundleFiles
-from quarterdeck.skills.model import ManifestFile, StoredBundle
+from quarterdeck.skills.model import SkillFile, StoredBundle
 from quarterdeck.skills.sweep import sweep_blocks
 from tests.world import AS_OWNER, app_url
 
@@ -109,7 +109,7 @@ async def stored(database: Database, blob_store: BlobStore, contents: dict[str, 
     return StoredBundle(uuid4(), name, bundle.manifest.files)
 
 
-def file_of(bundle: StoredBundle, path: str) -> ManifestFile:
+def file_of(bundle: StoredBundle, path: str) -> SkillFile:
     return next(file for file in bundle.files if file.path == path)
 
 
@@ -235,11 +235,11 @@ async def test_archive_that_is_gone_or_damaged_is_an_error_of_ours(
     gone = StoredBundle(bundle.workspace_id, Blob("ab" * 32, uuid4()), bundle.files)
     await blob_store.put("cd" * 32, gone.archive.generation, io.BytesIO(packed(contents)[:60]))
     damaged = StoredBundle(bundle.workspace_id, Blob("cd" * 32, gone.archive.generation), bundle.files)
-    other = StoredBundle(bundle.workspace_id, bundle.archive, [*bundle.files[:-1], ManifestFile("x", 1, "", False)])
+    other = StoredBundle(bundle.workspace_id, bundle.archive, [*bundle.files[:-1], SkillFile("x", 1, "", False)])
     for broken, path in ((gone, "SKILL.md"), (damaged, "z.txt"), (other, "x")):
         with pytest.raises(ServiceError) as fault:
             await read(files, broken, path)
-        assert fault.value.kind is Kind.INTERNAL
+        assert fault.value.kind is ErrorKind.INTERNAL
 
 
 @pytest.mark.parametrize("damage", ["noise", "another bundle", "gone"])
@@ -262,7 +262,7 @@ async def test_damaged_blocks_are_never_read_as_right(
     for path, start, end in (("noise.bin", 0, None), ("noise.bin", 5, 10), ("b/last.txt", 0, None)):
         with pytest.raises(ServiceError) as fault:
             await read(files, bundle, path, start, end)
-        assert fault.value.kind is Kind.INTERNAL
+        assert fault.value.kind is ErrorKind.INTERNAL
     with pytest.raises(ServiceError):
         await files.read_files(bundle, [file_of(bundle, "a.txt")])
 
@@ -333,7 +333,7 @@ async def test_build_whose_row_was_swept_leaves_nothing(
     monkeypatch.setattr(blob_store, "put", put_late)
     with pytest.raises(ServiceError) as fault:
         await read(files, bundle, "SKILL.md")
-    assert fault.value.kind is Kind.UNAVAILABLE
+    assert fault.value.kind is ErrorKind.UNAVAILABLE
     with pytest.raises(FileNotFoundError):
         await blob_store.read(bundle.archive.sha256, written[0], 0, 4)
     monkeypatch.undo()

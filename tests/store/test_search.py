@@ -7,7 +7,7 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
-from quarterdeck.core.errors import Kind, ServiceError
+from quarterdeck.core.errors import ErrorKind, ServiceError
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID
 from quarterdeck.core.settings import DatabaseSettings, ForkSettings
 from quarterdeck.db.database import Connection, connection_options
@@ -160,4 +160,4 @@ async def test_a_search_that_takes_too_long_says_so(owner: Connection, ids: list
     await owner.execute("SET statement_timeout = 100")
     with pytest.raises(ServiceError, match="The search took too long") as slow:
         await walk(owner, ids[0], "x", 9, archived=False, newest_first=True)
-    assert slow.value.kind is Kind.UNAVAILABLE
+    assert slow.value.kind is ErrorKind.UNAVAILABLE

@@ -18,7 +18,7 @@ from psycopg import AsyncConnection, AsyncCursor, sql
 from quarterdeck.core.ids import new_id
 from quarterdeck.db.database import Connection
 from quarterdeck.runs.model import AttachmentRequest
-from quarterdeck.skills.model import Bundle, Manifest
+from quarterdeck.skills.model import Bundle, SkillManifest
 
 
 class Workspace(Struct, frozen=True):
@@ -261,7 +261,7 @@ StoreCall = Callable[[RecordingConnection, Workspace, Workspace], Awaitable[obje
 ALPHA, BRAVO = plan("a", "alpha"), plan("b", "bravo")
 BUNDLE = Bundle(
     frontmatter={},
-    manifest=Manifest(files=[], unpacked_bytes=0, archive_sha256=ALPHA.blob.hex()),
+    manifest=SkillManifest(files=[], unpacked_bytes=0, archive_sha256=ALPHA.blob.hex()),
     bundle_bytes=1,
 )
 

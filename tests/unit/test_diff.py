@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills.diff import changes, unified_diff
-from quarterdeck.skills.model import ManifestFile
+from quarterdeck.skills.model import SkillFile
 from quarterdeck.skills.version_diff import Pair, differing, within_limits
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@\n")
@@ -145,8 +145,8 @@ def test_hostile_texts_take_bounded_time(name: str) -> None:
 # --- which files are compared ---
 
 
-def file(path: str, content: str, size: int = 1, *, executable: bool = False) -> ManifestFile:
-    return ManifestFile(path, size, content, executable)
+def file(path: str, content: str, size: int = 1, *, executable: bool = False) -> SkillFile:
+    return SkillFile(path, size, content, executable)
 
 
 def test_files_differ_by_content_and_mode() -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from quarterdeck.api.openapi_parts import RESPONSE_HEADERS, camel_case, reference
 from quarterdeck.core import errors
-from quarterdeck.core.errors import Kind
+from quarterdeck.core.errors import ErrorKind
 from quarterdeck.core.operation import Operation, Payload, Refusal
 from quarterdeck.core.settings import BundleSettings, FileSettings, HttpSettings
 from quarterdeck.http.responses import JSON, STATUS, ErrorBody, ErrorDetail, headers_of
@@ -231,7 +231,7 @@ Json = dict[str, Any]
 
 LIMIT_HEADERS = ("RateLimit", "RateLimit-Policy")
 # Sent before the caller is known, so no rate limit applies yet.
-_UNCHARGED = {Kind.UNAUTHORIZED, Kind.OUTDATED}
+_UNCHARGED = {ErrorKind.UNAUTHORIZED, ErrorKind.OUTDATED}
 _NAMES = {
     400: "BadRequest",
     401: "Unauthorized",

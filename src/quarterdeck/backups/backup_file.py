@@ -16,7 +16,7 @@ from typing import IO
 
 import msgspec
 
-from quarterdeck.backups.model import BackupError, BlobEntry, KeysEntry, Manifest, Progress, TableEntry
+from quarterdeck.backups.model import BackupError, BackupManifest, BlobEntry, KeysEntry, Progress, TableEntry
 
 FORMAT = 1
 _MANIFEST = "manifest.json"
@@ -48,7 +48,7 @@ class BackupWriter:
                 rows += piece.count(b"\n")
         return Written(size, rows, digest.hexdigest())
 
-    def finish(self, manifest: Manifest) -> None:
+    def finish(self, manifest: BackupManifest) -> None:
         self.add(_MANIFEST, [msgspec.json.encode(manifest)], compress=True)
 
 
@@ -86,7 +86,7 @@ class BackupReader:
             found = msgspec.json.decode(archive.read(_MANIFEST), type=dict[str, object])
             if found.get("format") != FORMAT:
                 raise BackupError(f"{path} was made by a newer release ({found.get('release')}). Upgrade this one.")
-            self.manifest = msgspec.convert(found, Manifest)
+            self.manifest = msgspec.convert(found, BackupManifest)
 
     def read(self, entry: TableEntry | BlobEntry | KeysEntry) -> Iterator[bytes]:
         with self.damage_reported(), self._archive.open(entry.file) as source:

@@ -53,7 +53,7 @@ def table_file(name: str) -> str:
     return f"tables/{name}.copy"
 
 
-class Manifest(Struct, frozen=True):
+class BackupManifest(Struct, frozen=True):
     # Raised when older releases could not read the file.
     format: int
     release: str

@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from quarterdeck.backups.backup_file import BackupReader
-from quarterdeck.backups.model import BackupError, BlobEntry, Manifest, Progress, TableEntry
+from quarterdeck.backups.model import BackupError, BackupManifest, BlobEntry, Progress, TableEntry
 from quarterdeck.backups.write_backup import check_owner
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.service import open_spool
@@ -29,7 +29,7 @@ class Restore:
         self._spool = spool
         self._done_bytes = 0
 
-    def run(self, url: str, role: AppRole, audit: AuditSettings, progress: Progress) -> Manifest:
+    def run(self, url: str, role: AppRole, audit: AuditSettings, progress: Progress) -> BackupManifest:
         """The reader has been checked: see `check_backup`."""
         manifest = self._reader.manifest
         with table_data.connect(url) as connection, ExitStack() as if_it_fails:
@@ -120,7 +120,7 @@ def check_backup(reader: BackupReader, progress: Progress) -> None:
     reader.check(progress)
 
 
-def _check_empty(connection: OwnConnection, manifest: Manifest) -> None:
+def _check_empty(connection: OwnConnection, manifest: BackupManifest) -> None:
     if table := table_data.first_table_with_rows(connection):
         raise BackupError(
             f"The database is not empty: {table} has rows. Restore into a new data folder (--data DIR) or a new"

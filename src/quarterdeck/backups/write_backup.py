@@ -9,9 +9,9 @@ from quarterdeck.backups.backup_file import FORMAT, BackupWriter, create_backup
 from quarterdeck.backups.model import (
     KEYS_FILE,
     BackupError,
+    BackupManifest,
     BlobEntry,
     KeysEntry,
-    Manifest,
     Progress,
     TableEntry,
     table_file,
@@ -25,7 +25,7 @@ from quarterdeck.db.roles import OwnConnection
 _PIECE_BYTES = 256 * 1024
 
 
-def write_backup(url: str, path: Path, blobs: BlobStore, key_file: Path | None, progress: Progress) -> Manifest:
+def write_backup(url: str, path: Path, blobs: BlobStore, key_file: Path | None, progress: Progress) -> BackupManifest:
     """`key_file` holds the encryption keys; None leaves them out."""
     with create_backup(path) as writer, table_data.connect(url) as connection:
         check_owner(connection)
@@ -38,7 +38,7 @@ def write_backup(url: str, path: Path, blobs: BlobStore, key_file: Path | None, 
         tables = table_data.tables(connection)
         steps.expect(tables, used)
         entries = [steps.copy_table(table) for table in tables]
-        manifest = Manifest(
+        manifest = BackupManifest(
             format=FORMAT,
             release=version("quarterdeck"),
             created_at=datetime.now(UTC),

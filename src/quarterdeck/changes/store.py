@@ -6,7 +6,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from quarterdeck.db.database import Connection
-from quarterdeck.db.walks import Step
+from quarterdeck.db.walks import BatchResult
 
 _LOCK = "SELECT pg_advisory_xact_lock(receipt_lock(%s, %s, %s))"
 _FIND = "SELECT fingerprint, body FROM receipts WHERE scope_id = %s AND operation = %s AND key = %s"
@@ -71,9 +71,9 @@ async def save(connection: Connection, claim: Claim, body: bytes) -> None:
     await connection.execute(_SAVE, (claim.scope_id, claim.operation, claim.key, claim.fingerprint, body))
 
 
-async def delete_old(connection: Connection, after: datetime, days: int, shortest_days: int, batch: int) -> Step:
+async def delete_old(connection: Connection, after: datetime, days: int, shortest_days: int, batch: int) -> BatchResult:
     """A batch of those that were stored at `after` or later. `days`: the retention of the server. `shortest_days`: of
     all workspaces."""
     row = await (await connection.execute(_DELETE_OLD, (days, after, shortest_days, batch))).fetchone()
     assert row is not None
-    return Step(*row)
+    return BatchResult(*row)

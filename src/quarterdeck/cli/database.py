@@ -14,7 +14,7 @@ import msgspec
 from psycopg import AsyncConnection
 
 from quarterdeck.backups.backup_file import open_backup
-from quarterdeck.backups.model import BackupError, Manifest
+from quarterdeck.backups.model import BackupError, BackupManifest
 from quarterdeck.backups.restore_backup import Restore, check_backup
 from quarterdeck.backups.write_backup import write_backup
 from quarterdeck.blobs.blob_store import BlobStore, open_blob_store, open_fallback_store
@@ -173,7 +173,7 @@ def pending_now(settings: Settings) -> list[str]:
         return pending_changes(url, AppRole(settings.database.role), settings.audit)
 
 
-def back_up(settings: Settings, file: Path, *, with_keys: bool) -> Manifest:
+def back_up(settings: Settings, file: Path, *, with_keys: bool) -> BackupManifest:
     # Keys in a setting are kept by whoever sets it.
     with_keys = with_keys and settings.encryption.keys is None
     key_file = settings.data_dir / KEY_FILE if with_keys else None
@@ -182,7 +182,7 @@ def back_up(settings: Settings, file: Path, *, with_keys: bool) -> Manifest:
         return write_backup(url, file, blobs, key_file, progress)
 
 
-def restore(settings: Settings, file: Path) -> Manifest:
+def restore(settings: Settings, file: Path) -> BackupManifest:
     with _errors(), open_backup(file) as reader:
         with progress_bar("Checking") as progress:
             check_backup(reader, progress)

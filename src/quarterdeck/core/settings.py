@@ -18,7 +18,7 @@ from quarterdeck.core.setting_types import (
     Bytes,
     Count,
     Endpoints,
-    Folders,
+    FolderList,
     HostNames,
     ModelNames,
     Networks,
@@ -64,7 +64,7 @@ class SandboxSettings(Struct, frozen=True):
     # Size of /tmp, which is in memory and is emptied after each command.
     temporary_bytes: Bytes = 256 * 1024 * 1024
     # Folders of the host, besides its system folders, that commands can read.
-    readable: Folders | None = None
+    readable: FolderList | None = None
     # If the worker is root: the first user of commands, and how many there are. Each workspace has one of its own while
     # it has commands, servers or folders on the worker.
     user_id: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 64_000

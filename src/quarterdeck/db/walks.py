@@ -12,7 +12,7 @@ from quarterdeck.db.database import Connection, Database
 Start = TypeVar("Start", UUID, datetime)
 
 
-class Step(Struct, frozen=True):
+class BatchResult(Struct, frozen=True):
     """The result of one batch: rows that another workspace keeps longer are read and not deleted."""
 
     deleted: int
@@ -22,12 +22,12 @@ class Step(Struct, frozen=True):
 
 
 async def walk(
-    database: Database, delete: Callable[[Connection, Start], Awaitable[Step]], first: Start, batch: int
+    database: Database, delete: Callable[[Connection, Start], Awaitable[BatchResult]], first: Start, batch: int
 ) -> int:
     """Each batch is a transaction of its own, so that no lock is held for long. Returns the number of deleted rows."""
 
-    async def delete_from(start: Start) -> Step:
-        async def work(connection: Connection) -> Step:
+    async def delete_from(start: Start) -> BatchResult:
+        async def work(connection: Connection) -> BatchResult:
             return await delete(connection, start)
 
         return await database.transaction(work, repeatable=True)

@@ -21,7 +21,7 @@ from quarterdeck.models.context import CUT, NOT_CARRIED_OUT, SUMMARY_INSTRUCTION
 from quarterdeck.models.model import (
     AssistantTurn,
     Attachment,
-    Content,
+    AttachmentContent,
     CutOff,
     ModelFailure,
     OnText,
@@ -266,7 +266,7 @@ def _attached(turn: UserTurn) -> list[str]:
     return [_received(*pair) for pair in zip(turn.attachments, turn.contents, strict=False)]
 
 
-def _received(attachment: Attachment, content: Content) -> str:
+def _received(attachment: Attachment, content: AttachmentContent) -> str:
     where = "" if attachment.path is None else f", at {attachment.path}"
     described = f"{attachment.name} ({attachment.media_type}, {attachment.bytes} bytes{where})"
     if content.data is None:

@@ -10,7 +10,16 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings, variable
-from quarterdeck.sandbox.adapter import Command, Outcome, Pipes, Service, finish, last_line, open_pipes, try_sandbox
+from quarterdeck.sandbox.adapter import (
+    Command,
+    CommandOutcome,
+    Pipes,
+    Service,
+    finish,
+    last_line,
+    open_pipes,
+    try_sandbox,
+)
 from quarterdeck.sandbox.bwrap_arguments import ENVIRONMENT, RESERVED, hidden_folders, private_folders
 from quarterdeck.sandbox.cgroups import OPEN_FILES
 from quarterdeck.sandbox.host_users import host_users, user_of
@@ -44,7 +53,7 @@ class Container:
             raise SandboxUnavailable(f"the program {self._settings.container_command} was not found")
         await try_sandbox(self, "the container")
 
-    async def run(self, command: Command) -> Outcome:
+    async def run(self, command: Command) -> CommandOutcome:
         name = _new_name()
         process = await self._engine(
             *run_arguments(self._settings, self._workspace, command, name), output=command.output.fileno()
@@ -58,7 +67,9 @@ class Container:
             raise SandboxUnavailable(f"the container did not start: {last_line(command.output)}")
         if outcome.exit_code == _KILLED and outcome.stopped is None:
             memory = in_units(self._settings.memory_bytes)
-            return Outcome(_KILLED, stopped(f"it was killed, probably since it used more than {memory} of memory"))
+            return CommandOutcome(
+                _KILLED, stopped(f"it was killed, probably since it used more than {memory} of memory")
+            )
         return outcome
 
     @asynccontextmanager

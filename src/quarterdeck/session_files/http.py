@@ -16,13 +16,13 @@ from quarterdeck.core.actors import Permission
 from quarterdeck.core.call import Call
 from quarterdeck.core.operation import Query, Refusal, operation
 from quarterdeck.core.queries import Path
-from quarterdeck.http.downloads import Content, Downloads, safe_name
+from quarterdeck.http.downloads import DownloadContent, Downloads, safe_name
 from quarterdeck.http.request import BYTES, GZIP, Request
 from quarterdeck.session_files import service
 from quarterdeck.session_files.archive import Archives
 
 
-class FileQuery(Query, frozen=True):
+class SessionFileQuery(Query, frozen=True):
     path: Annotated[Path, Meta(description="Path of the file, as in the list.", examples=["report/summary.md"])]
 
 
@@ -50,12 +50,12 @@ async def download_session_file(
     downloads: Downloads,
     call: Call[None],
     session_id: UUID,
-    query: FileQuery,
+    query: SessionFileQuery,
 ) -> Response:
     file = await service.find_session_file(access, call, session_id, query.path)
     assert file.sha256 is not None
     assert file.generation is not None
-    content = Content(
+    content = DownloadContent(
         media_type=BYTES,
         sha256=file.sha256,
         size=file.bytes,

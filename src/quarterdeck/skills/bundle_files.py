@@ -29,7 +29,7 @@ from quarterdeck.db.database import Connection, Database
 from quarterdeck.skills import blocks_store
 from quarterdeck.skills.archive import Take, take_all, take_files
 from quarterdeck.skills.blocks import BLOCK_BYTES, BlockIndex, BlockWriter, unpack_block
-from quarterdeck.skills.model import BundleError, ManifestFile, StoredBundle
+from quarterdeck.skills.model import BundleError, SkillFile, StoredBundle
 from quarterdeck.skills.uploads import SharedThreads
 
 T = TypeVar("T")
@@ -61,9 +61,7 @@ class BundleFiles:
         # Builds under way, by archive: all who want to read the bundle wait for the same one.
         self._builds: dict[Blob, asyncio.Task[_Blocks]] = {}
 
-    async def pieces(
-        self, bundle: StoredBundle, file: ManifestFile, start: int, end: int
-    ) -> AsyncGenerator[bytes, None]:
+    async def pieces(self, bundle: StoredBundle, file: SkillFile, start: int, end: int) -> AsyncGenerator[bytes, None]:
         """The bytes `start` to `end` of one file. A reader holds one piece, however long it takes to read it. The last
         piece of a whole file is not returned unless the SHA-256 is right."""
         digest = hashlib.sha256() if end - start == file.bytes else None
@@ -76,9 +74,7 @@ class BundleFiles:
                         raise errors.internal() from _damaged(file)
                 yield piece
 
-    async def _pieces(
-        self, bundle: StoredBundle, file: ManifestFile, start: int, end: int
-    ) -> AsyncGenerator[bytes, None]:
+    async def _pieces(self, bundle: StoredBundle, file: SkillFile, start: int, end: int) -> AsyncGenerator[bytes, None]:
         blocks = await self._blocks(bundle)
         if blocks is None:
             for at in range(start, end, BLOCK_BYTES):
@@ -94,7 +90,7 @@ class BundleFiles:
             yield piece
             at += len(piece)
 
-    async def read_files(self, bundle: StoredBundle, files: Collection[ManifestFile]) -> dict[str, bytes]:
+    async def read_files(self, bundle: StoredBundle, files: Collection[SkillFile]) -> dict[str, bytes]:
         """Whole files, by path. They are in memory together."""
         blocks = await self._blocks(bundle) if files else None
         if blocks is None:
@@ -122,15 +118,15 @@ class BundleFiles:
         except (BundleError, FileNotFoundError) as fault:
             raise errors.internal() from fault
 
-    async def _unpack(self, bundle: StoredBundle, files: Collection[ManifestFile]) -> dict[str, bytes]:
+    async def _unpack(self, bundle: StoredBundle, files: Collection[SkillFile]) -> dict[str, bytes]:
         contents = {file.path: bytearray() for file in files}
         await self.unpack(bundle, files, {path: content.extend for path, content in contents.items()})
         return {path: bytes(content) for path, content in contents.items()}
 
-    async def unpack(self, bundle: StoredBundle, files: Collection[ManifestFile], takers: Mapping[str, Take]) -> None:
+    async def unpack(self, bundle: StoredBundle, files: Collection[SkillFile], takers: Mapping[str, Take]) -> None:
         """Passes whole files to their takers, in a thread. After an exception, what they have got must not be used."""
 
-        def unpack() -> dict[str, ManifestFile]:
+        def unpack() -> dict[str, SkillFile]:
             with self._blob_store.open(bundle.archive.sha256, bundle.archive.generation) as source:
                 return take_files(source, self._limits, takers)
 
@@ -214,5 +210,5 @@ class BundleFiles:
         self._build_thread.close()
 
 
-def _damaged(file: ManifestFile) -> BundleError:
+def _damaged(file: SkillFile) -> BundleError:
     return BundleError("the stored file does not match the manifest.", path=file.path)

@@ -17,7 +17,7 @@ from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.operation import Payload, Query, Refusal, operation
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.db.database import Database
-from quarterdeck.http.downloads import Content, Downloads, safe_name
+from quarterdeck.http.downloads import DownloadContent, Downloads, safe_name
 from quarterdeck.http.request import BYTES, GZIP, Request
 from quarterdeck.skills import rules, service
 from quarterdeck.skills.bundle_files import BundleFiles
@@ -27,7 +27,7 @@ from quarterdeck.skills.model import (
 from quarterdeck.skills.uploads import Uploads
 
 
-class FileQuery(Query, frozen=True):
+class SkillFileQuery(Query, frozen=True):
     path: Annotated[
         str,
         Meta(
@@ -89,7 +89,7 @@ async def download_skill_bundle(
     version: int,
 ) -> Response:
     found = await service.find_version(access, call, skill_id, version)
-    content = Content(
+    content = DownloadContent(
         media_type=GZIP,
         sha256=found.archive.sha256,
         size=found.body.bundle_bytes,
@@ -119,11 +119,11 @@ async def download_skill_file(
     call: Call[None],
     skill_id: UUID,
     version: int,
-    query: FileQuery,
+    query: SkillFileQuery,
 ) -> Response:
     bundle = service.stored_bundle(await service.find_version(access, call, skill_id, version))
     file = service.file_of(bundle, query.path)
-    content = Content(
+    content = DownloadContent(
         # For every file: a browser must never render one as a page of this server.
         media_type=BYTES,
         sha256=file.sha256,

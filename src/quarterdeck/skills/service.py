@@ -28,10 +28,10 @@ from quarterdeck.skills.model import (
     BundleError,
     ChangeSkillBody,
     CreateSkillBody,
-    Manifest,
-    ManifestFile,
     SkillBody,
     SkillDiffBody,
+    SkillFile,
+    SkillManifest,
     SkillPage,
     SkillState,
     SkillVersionBody,
@@ -292,11 +292,11 @@ async def diff_skill_versions(
 
 
 def stored_bundle(version: StoredVersion) -> StoredBundle:
-    manifest = msgspec.json.decode(version.body.manifest, type=Manifest)
+    manifest = msgspec.json.decode(version.body.manifest, type=SkillManifest)
     return StoredBundle(version.workspace_id, version.archive, manifest.files)
 
 
-def file_of(bundle: StoredBundle, path: str) -> ManifestFile:
+def file_of(bundle: StoredBundle, path: str) -> SkillFile:
     for file in bundle.files:
         if file.path == path:
             return file
@@ -319,7 +319,7 @@ async def stored_archives(connection: Connection, sha256s: Sequence[str]) -> set
     return await store.stored_archives(connection, sha256s)
 
 
-async def files_of(connection: Connection, workspace_id: UUID, skill_id: UUID, version: int) -> list[ManifestFile]:
+async def files_of(connection: Connection, workspace_id: UUID, skill_id: UUID, version: int) -> list[SkillFile]:
     found = await store.version(connection, workspace_id, skill_id, version)
     return [] if found is None else stored_bundle(found).files
 

@@ -11,7 +11,7 @@ from typing import IO, Any
 from quarterdeck.blobs.model import PIECE_BYTES
 from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.core.text_types import storable
-from quarterdeck.sandbox.adapter import Command, Outcome
+from quarterdeck.sandbox.adapter import Command, CommandOutcome
 from quarterdeck.sandbox.beneath import descriptor, make_folders, replace_file
 from quarterdeck.sandbox.folders import Folder
 from quarterdeck.sandbox.model import Refusal
@@ -67,7 +67,7 @@ async def _bash(place: Place, arguments: dict[str, Any], context: CallContext) -
     encoded(command)
     mounts = await place.skills.mounts()
 
-    async def run(folder: Folder) -> tuple[Outcome, str]:
+    async def run(folder: Folder) -> tuple[CommandOutcome, str]:
         with tempfile.TemporaryFile(dir=place.workspace.folders.spools) as output:
             order = Command(
                 arguments=["bash", "-c", command],
@@ -91,7 +91,7 @@ async def _bash(place: Place, arguments: dict[str, Any], context: CallContext) -
     return Output(f"{_result(outcome, text)}{notice}", changes)
 
 
-def _result(outcome: Outcome, text: str) -> str:
+def _result(outcome: CommandOutcome, text: str) -> str:
     if outcome.stopped is not None:
         return f"{text}\n[{outcome.stopped} Exit code {outcome.exit_code}.]"
     if outcome.exit_code != 0:

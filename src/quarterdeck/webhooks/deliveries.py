@@ -16,7 +16,7 @@ from quarterdeck.core.text_types import storable
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.outbound.network_backend import UnreachableError
 from quarterdeck.webhooks import rules, signatures, store
-from quarterdeck.webhooks.model import Claimed, Outcome, Receiver
+from quarterdeck.webhooks.model import Claimed, DeliveryOutcome, Receiver
 from quarterdeck.webhooks.sender import Answered, Sender, SendError
 
 _DISABLED = "The webhook was disabled."
@@ -105,7 +105,7 @@ class DeliverySender:
         finally:
             self._busy[receiver.host] -= 1
 
-    async def _attempt(self, claimed: Claimed, receiver: Receiver) -> Outcome:
+    async def _attempt(self, claimed: Claimed, receiver: Receiver) -> DeliveryOutcome:
         began = time.monotonic()
         answered: Answered | None = None
         detail = None
@@ -121,7 +121,7 @@ class DeliverySender:
         duration_ms = round((time.monotonic() - began) * 1000) if is_timed else None
         status = None if answered is None else answered.status
         if error is None:
-            return Outcome(duration_ms=duration_ms, status=status)
+            return DeliveryOutcome(duration_ms=duration_ms, status=status)
         gone = status == HTTPStatus.GONE
         log.warning(
             "a webhook delivery failed",
@@ -134,7 +134,7 @@ class DeliverySender:
                 error=detail or error,
             ),
         )
-        return Outcome(
+        return DeliveryOutcome(
             duration_ms=duration_ms,
             status=status,
             error=error,
@@ -155,7 +155,7 @@ class DeliverySender:
         asked = answered.retry_after if answered is not None and answered.status in _HONOURS_RETRY_AFTER else None
         return rules.pause_after(claimed.turn, self._settings, datetime.now(UTC), _random.random(), asked)
 
-    async def _store(self, claimed: Claimed, receiver: Receiver, outcome: Outcome) -> None:
+    async def _store(self, claimed: Claimed, receiver: Receiver, outcome: DeliveryOutcome) -> None:
         days = self._settings.disable_after_days
 
         async def work(connection: Connection) -> None:

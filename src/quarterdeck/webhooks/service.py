@@ -19,7 +19,7 @@ from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.secret_encryption import EncryptionKeyError, SecretCipher
 from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.db.walks import Step, walk
+from quarterdeck.db.walks import BatchResult, walk
 from quarterdeck.outbound.rules import read_url
 from quarterdeck.webhooks import outbox, rules, signatures, store
 from quarterdeck.webhooks.model import (
@@ -302,7 +302,7 @@ async def reencrypt_webhooks(connection: Connection, cipher: SecretCipher) -> in
 async def sweep_deliveries(database: Database, days: int, shortest_days: int, batch: int) -> int:
     """`days`: the retention of the server. `shortest_days`: of all workspaces."""
 
-    async def delete(connection: Connection, after: UUID) -> Step:
+    async def delete(connection: Connection, after: UUID) -> BatchResult:
         return await store.delete_old(connection, after, days, shortest_days, batch)
 
     return await walk(database, delete, LOWEST_ID, batch)

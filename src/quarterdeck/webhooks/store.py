@@ -9,13 +9,13 @@ from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.ids import created_at
 from quarterdeck.core.pages import bounds
 from quarterdeck.db.database import Connection
-from quarterdeck.db.walks import Step
+from quarterdeck.db.walks import BatchResult
 from quarterdeck.webhooks.model import (
     Claimed,
+    DeliveryOutcome,
     DeliveryState,
     NewDelivery,
     NewWebhook,
-    Outcome,
     Receiver,
     WebhookBody,
     WebhookDeliveryBody,
@@ -382,7 +382,7 @@ async def claim(
     return [Claimed(*row) for row in rows]
 
 
-async def store_outcome(connection: Connection, claimed: Claimed, outcome: Outcome) -> None:
+async def store_outcome(connection: Connection, claimed: Claimed, outcome: DeliveryOutcome) -> None:
     failure = (outcome.status, outcome.error, outcome.duration_ms)
     attempt = (claimed.id, claimed.attempt)
     if outcome.error is None:
@@ -401,11 +401,11 @@ async def forget(connection: Connection, delivery_ids: list[UUID]) -> None:
     await connection.execute(_FORGET, (delivery_ids,))
 
 
-async def delete_old(connection: Connection, after: UUID, days: int, shortest_days: int, batch: int) -> Step:
+async def delete_old(connection: Connection, after: UUID, days: int, shortest_days: int, batch: int) -> BatchResult:
     """A batch of those after `after`. `days`: the retention of the server. `shortest_days`: of all workspaces."""
     row = await (await connection.execute(_DELETE_OLD, (days, after, shortest_days, batch))).fetchone()
     assert row is not None
-    return Step(*row)
+    return BatchResult(*row)
 
 
 def _delivery_body(row: tuple[Any, ...]) -> WebhookDeliveryBody:

@@ -35,7 +35,7 @@ from quarterdeck.sandbox.manifest import WorkspaceKind
 from quarterdeck.sandbox.run_folders import Place, folder_names
 from quarterdeck.sandbox.scan import RESERVED
 from quarterdeck.sandbox.session_folder import Workspace
-from quarterdeck.skills.session_skills import SessionSkill, SkillReader
+from quarterdeck.skills.session_skills import RunSkill, SkillReader
 from quarterdeck.tools.built_in_tools import (
     ADD_NOTE,
     BUILT_IN_TOOLS,
@@ -231,7 +231,7 @@ class AgentLoader:
     async def load(self, lease: Lease) -> Agent:
         setup = lease.setup
         skills = await self._skills.load(
-            [SessionSkill(one.name, one.skill_id, one.version, lease.workspace_id) for one in setup.skills]
+            [RunSkill(one.name, one.skill_id, one.version, lease.workspace_id) for one in setup.skills]
         )
         named = by_unique_name(skills)
         # The names of their folders, for those that have files.
@@ -261,7 +261,7 @@ class AgentLoader:
             None if schema is None else OutputSchema(self.schemas, lease.workspace_id, schema),
         )
 
-    def _toolbox(self, lease: Lease, skills: list[SessionSkill], others: list[Tool], of_servers: list[Tool]) -> Toolbox:
+    def _toolbox(self, lease: Lease, skills: list[RunSkill], others: list[Tool], of_servers: list[Tool]) -> Toolbox:
         result_bytes = self._model_settings.tool_result_bytes
         built_in = [current_time(), *skill_tools(skills, self._skills, result_bytes), *others]
         assert all(tool.name in BUILT_IN_TOOLS for tool in built_in), "callers could have tools of the same name"

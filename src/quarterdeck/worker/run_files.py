@@ -24,7 +24,7 @@ from quarterdeck.sandbox.run_folders import MountedSkills, Place, SkillFolders
 from quarterdeck.sandbox.session_folder import Workspace
 from quarterdeck.session_files import records
 from quarterdeck.skills import service as skills
-from quarterdeck.skills.session_skills import SessionSkill, SkillReader
+from quarterdeck.skills.session_skills import RunSkill, SkillReader
 from quarterdeck.tools.tool import NewImage
 
 
@@ -147,7 +147,7 @@ class Workspaces:
         self._folders = open_folders(settings, sandbox.users)
         self._skills = SkillFolders(self._folders, skills, settings.workspace.kept_folders)
 
-    def place(self, lease: Lease, session_skills: Mapping[str, SessionSkill]) -> Place:
+    def place(self, lease: Lease, session_skills: Mapping[str, RunSkill]) -> Place:
         """For one attempt. `session_skills`: by the names of their folders."""
         stored = SessionFiles(self._database, self._blobs, lease)
         return Place(

@@ -9,7 +9,7 @@ from quarterdeck.changes.audit.model import AuditEventBody, AuditQuery, Change, 
 from quarterdeck.core.actors import ActorBody, Origin, Principal
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID, created_at, first_id_at
 from quarterdeck.db.database import Connection
-from quarterdeck.db.walks import Step
+from quarterdeck.db.walks import BatchResult
 
 _ADD = """
 INSERT INTO audit_events
@@ -91,11 +91,11 @@ async def page(
     return [_body(row) for row in rows]
 
 
-async def delete_old(connection: Connection, after: UUID, batch: int) -> Step:
+async def delete_old(connection: Connection, after: UUID, batch: int) -> BatchResult:
     """The retention period is stored in the database, where the API's role cannot shorten it."""
     row = await (await connection.execute(_EXPIRE, (batch, after))).fetchone()
     assert row is not None
-    return Step(*row)
+    return BatchResult(*row)
 
 
 def _page(
