@@ -24,7 +24,7 @@ from quarterdeck.connections.servers.rules import check_one_connection
 from quarterdeck.core import errors
 from quarterdeck.core.errors import ErrorCode, ErrorKind
 from quarterdeck.core.etags import parse_tags
-from quarterdeck.core.operation import Operation, Payload, Refusal
+from quarterdeck.core.operation import ErrorCase, Operation, Payload
 from quarterdeck.events.model import DeltaBody, EventBody
 from quarterdeck.http.responses import STATUS
 from tests.contract.openapi_snapshot import SNAPSHOT, current
@@ -186,7 +186,7 @@ def test_every_component_is_used(section: str) -> None:
 
 def test_operations_that_share_a_name_share_the_response() -> None:
     first, second = OPERATIONS[0], msgspec.structs.replace(OPERATIONS[0], path="/v1/sessions/{session_id}/other")
-    other = Refusal("other", errors.conflict("Other."), "Other.", "Other.")
+    other = ErrorCase("other", errors.conflict("Other."), "Other.", "Other.")
     with pytest.raises(AssertionError, match="ConflictSubmitInput"):
         openapi_document([first, msgspec.structs.replace(second, refusals=(other,))])
 

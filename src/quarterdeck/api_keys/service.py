@@ -23,12 +23,12 @@ from quarterdeck.core.actors import CredentialKind, Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.errors import ErrorKind, ServiceError
 from quarterdeck.core.ids import new_id
-from quarterdeck.core.operation import Refusal, operation
+from quarterdeck.core.operation import ErrorCase, operation
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.settings import KeySettings
 from quarterdeck.db.database import Connection
 
-_EXCEEDS_CALLER = Refusal(
+_EXCEEDS_CALLER = ErrorCase(
     "exceeds_caller",
     errors.exceeds_caller("A key cannot grant permissions that it does not have: skill.manage."),
     "The new key would have a permission that the calling key lacks, or a longer lifetime.",
@@ -105,7 +105,7 @@ async def create_api_key(
     idempotent=True,
     refusals=(
         _EXCEEDS_CALLER,
-        Refusal(
+        ErrorCase(
             "not_rotatable",
             errors.conflict("This key was already rotated. Rotate its replacement."),
             "The key was already rotated, is revoked or has expired.",

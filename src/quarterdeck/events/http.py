@@ -12,7 +12,7 @@ from quarterdeck.auth.access import Access
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.call import Call
-from quarterdeck.core.operation import Query, Refusal, operation
+from quarterdeck.core.operation import ErrorCase, Query, operation
 from quarterdeck.core.pages import MAX_LIMIT, LogPageRequest
 from quarterdeck.core.settings import StreamSettings
 from quarterdeck.events import service
@@ -43,7 +43,7 @@ class LastQuery(Query, frozen=True):
     success="One page. next_cursor is null at the current end; continue later with the ID of the last event.",
     session_token=True,
     refusals=(
-        Refusal(
+        ErrorCase(
             "too_many_streams",
             errors.too_many_streams("credential", StreamSettings().per_credential),
             "The credential or its workspace has the maximum number of open event streams.",

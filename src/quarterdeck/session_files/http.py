@@ -14,7 +14,7 @@ from quarterdeck.blobs.model import Blob
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.call import Call
-from quarterdeck.core.operation import Query, Refusal, operation
+from quarterdeck.core.operation import ErrorCase, Query, operation
 from quarterdeck.core.queries import Path
 from quarterdeck.http.downloads import DownloadContent, Downloads, safe_name
 from quarterdeck.http.request import BYTES, GZIP, Request
@@ -35,7 +35,7 @@ class SessionFileQuery(Query, frozen=True):
     success="The content of the file.",
     session_token=True,
     refusals=(
-        Refusal(
+        ErrorCase(
             "no_session_file",
             errors.not_found("file"),
             "The session has no file at this path, or the path is a folder or a link that leads to no file.",

@@ -14,7 +14,7 @@ from quarterdeck.changes.perform import Changes
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.call import Answer, Call
-from quarterdeck.core.operation import Payload, Query, Refusal, operation
+from quarterdeck.core.operation import ErrorCase, Payload, Query, operation
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.db.database import Database
 from quarterdeck.http.downloads import DownloadContent, Downloads, safe_name
@@ -49,7 +49,7 @@ class SkillFileQuery(Query, frozen=True):
     idempotent=True,
     conditional=True,
     refusals=(
-        Refusal(
+        ErrorCase(
             "archived",
             errors.conflict(rules.ARCHIVED),
             "The skill is archived.",
@@ -106,7 +106,7 @@ async def download_skill_bundle(
     download=BYTES,
     success="The file.",
     refusals=(
-        Refusal(
+        ErrorCase(
             "no_file", errors.not_found("file"), "The version has no such file.", "See the manifest of the version."
         ),
     ),

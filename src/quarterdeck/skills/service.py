@@ -17,7 +17,7 @@ from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
-from quarterdeck.core.operation import Refusal, operation
+from quarterdeck.core.operation import ErrorCase, operation
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.queries import ArchivedQuery, VersionsQuery
 from quarterdeck.core.settings import BundleSettings
@@ -44,7 +44,7 @@ from quarterdeck.skills.model import (
 from quarterdeck.skills.uploads import Uploads
 from quarterdeck.skills.version_diff import Comparison, compare
 
-_NAME_TAKEN = Refusal(
+_NAME_TAKEN = ErrorCase(
     "name_taken",
     errors.conflict(rules.NAME_TAKEN),
     "Another active skill of the workspace has this name.",
@@ -150,7 +150,7 @@ async def change_skill(changes: Changes, call: Call[ChangeSkillBody], skill_id: 
     success="The skill is deleted.",
     conditional=True,
     refusals=(
-        Refusal(
+        ErrorCase(
             "in_use",
             errors.conflict(rules.IN_USE),
             "A session or a version of an agent uses the skill.",
@@ -259,7 +259,7 @@ async def find_version(access: Access, call: Call[None], skill_id: UUID, version
     permission=Permission.WORKSPACE_READ,
     success="The differences.",
     refusals=(
-        Refusal(
+        ErrorCase(
             "no_version",
             errors.not_found("skill version"),
             "The skill has no version with one of these numbers.",

@@ -14,7 +14,7 @@ from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import LOWEST_ID, new_id
-from quarterdeck.core.operation import Query, Refusal, operation
+from quarterdeck.core.operation import ErrorCase, Query, operation
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.secret_encryption import EncryptionKeyError, SecretCipher
 from quarterdeck.core.settings import WebhookSettings
@@ -43,7 +43,7 @@ class DeliveryQuery(Query, frozen=True):
     state: Annotated[DeliveryState | None, Meta(description="Only deliveries in this state.")] = None
 
 
-_DISABLED = Refusal(
+_DISABLED = ErrorCase(
     "disabled",
     errors.conflict("The webhook is disabled. Enable it first."),
     "The webhook is disabled: manually, or because its receiver is gone or failed for days.",
@@ -90,7 +90,7 @@ async def get_webhook(access: Access, call: Call[None], webhook_id: UUID) -> Web
     idempotent=True,
     etag=True,
     refusals=(
-        Refusal(
+        ErrorCase(
             "too_many",
             errors.conflict("This workspace already has the maximum of 20 webhooks. Delete one first."),
             "The workspace has the maximum number of webhooks (default: 20).",

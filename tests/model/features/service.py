@@ -36,7 +36,7 @@ from quarterdeck.core.settings import (
 )
 from quarterdeck.db.database import Database
 from quarterdeck.models.model import Model
-from quarterdeck.models.providers import ProviderConnection as ProviderConnection
+from quarterdeck.models.providers import ProviderConnection
 from quarterdeck.models.registry import ModelRegistry
 from quarterdeck.runs.action_records import release_actions
 from quarterdeck.runs.lifecycle import Lease

@@ -23,7 +23,7 @@ from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
-from quarterdeck.core.operation import Refusal, operation
+from quarterdeck.core.operation import ErrorCase, operation
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.secret_encryption import EncryptionKeyError, SecretCipher
 from quarterdeck.core.settings import CredentialSettings
@@ -99,13 +99,13 @@ async def list_credentials(access: Access, call: Call[None], request: PageReques
     idempotent=True,
     etag=True,
     refusals=(
-        Refusal(
+        ErrorCase(
             "name_taken",
             errors.conflict("This workspace already has a credential with this name."),
             "Another credential has this name.",
             "Use another name, or rotate the other credential.",
         ),
-        Refusal(
+        ErrorCase(
             "too_many",
             errors.conflict("This workspace already has the maximum of 200 credentials. Delete one first."),
             "The workspace has the maximum number of credentials (default: 200).",
@@ -195,7 +195,7 @@ async def rotate_credential(
     success="The credential is deleted.",
     conditional=True,
     refusals=(
-        Refusal(
+        ErrorCase(
             "in_use",
             errors.conflict("An MCP server uses this credential. Change or delete the server first."),
             "An MCP server uses the credential.",
