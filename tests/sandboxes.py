@@ -26,9 +26,9 @@ class Host(Struct, frozen=True):
     user_id: int
 
     @property
-    def workspaces(self) -> Path:
+    def folders(self) -> Path:
         """The root folders of workers."""
-        return self.path / "workspaces"
+        return self.path / "sandboxes"
 
     @property
     def gate(self) -> Path:
@@ -41,7 +41,7 @@ class Host(Struct, frozen=True):
             "SANDBOX_KIND": "bubblewrap",
             "SANDBOX_READABLE": self.gate.parent,
             "SANDBOX_USER_ID": self.user_id,
-            "WORKSPACE_FOLDER": self.workspaces,
+            "SANDBOX_FOLDER": self.folders,
         }
 
     @property

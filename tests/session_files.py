@@ -1,4 +1,4 @@
-"""Files in the workspaces of sessions, stored as workers do it."""
+"""Files of sessions, stored as workers do it."""
 
 import hashlib
 import io

@@ -1,8 +1,8 @@
-"""A workspace with as many files as it may have: all of them stored, one of them changed, all of them restored."""
+"""A session with as many files as it may have: all of them stored, one of them changed, all of them restored."""
 
 from bench.case import Case, Round, Taken, at_most
+from bench.sandboxes import call_ms, paused, without_worker, worker, worker_process
 from bench.server import Server
-from bench.workspaces import call_ms, paused, without_worker, worker, worker_process
 
 _FILES = 20_000
 _STORE_MS, _CHANGE_MS, _RESTORE_MS = 10_000, 500, 5_000

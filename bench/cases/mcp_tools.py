@@ -48,7 +48,7 @@ async def with_mcp_server(ground: Ground) -> AsyncIterator[McpStage]:
 
 
 async def _new_session(caller: Caller, servers: list[str]) -> UUID:
-    body = {"model": "openai-chat:bench", "workspace": "none", "mcp_servers": servers}
+    body = {"model": "openai-chat:bench", "sandbox": None, "mcp_servers": servers}
     return UUID((await caller.post("/v1/sessions", msgspec.json.encode(body)))["id"])
 
 

@@ -5,8 +5,8 @@ from statistics import median
 from time import perf_counter
 
 from bench.case import Case, Round, Taken, at_most
+from bench.sandboxes import call_ms, sandboxed_worker
 from bench.server import Server
-from bench.workspaces import call_ms, sandboxed_worker
 
 _SAMPLES = 30
 

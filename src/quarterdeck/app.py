@@ -48,10 +48,9 @@ from quarterdeck.retention import delete_expired
 from quarterdeck.runs.attachments import AttachmentRules
 from quarterdeck.runs.input_batcher import InputBatcher
 from quarterdeck.sandbox.adapter import Sandbox
-from quarterdeck.sandbox.choice import find_sandbox, why_no_sandbox
+from quarterdeck.sandbox.choice import SandboxOffer, find_sandbox, why_no_sandbox
 from quarterdeck.sandbox.model import SandboxUnavailable
 from quarterdeck.session_files.archive import Archives
-from quarterdeck.sessions.sandbox_offer import SandboxOffer
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.uploads import Uploads
 
@@ -92,7 +91,7 @@ class Services:
         self.uploads = Uploads(settings.bundle, spool_folder(settings.data_dir))
         self.files = BundleFiles(self.database, self.blobs, settings.bundle, settings.data_dir, settings.bundle.scans)
         self.archives = Archives(self.blobs, settings.bundle.scans)
-        self.sandbox = SandboxOffer(settings.workspace)
+        self.sandbox = SandboxOffer(settings.sandbox)
         self.oauth_tokens = OAuthTokens(settings.credential, settings.mcp.allowed_addresses)
         self.mcp_checks = McpChecks(settings.mcp)
         self.mcp_offer = McpOffer(settings.mcp)
@@ -146,7 +145,7 @@ class Services:
             Downloads: Downloads(settings.stream.send_seconds, self.shutdown),
             ModelCatalog: ModelCatalog(settings.model),
             SchemaChecks: SchemaChecks(),
-            AttachmentRules: AttachmentRules(settings.file, settings.workspace, settings.model),
+            AttachmentRules: AttachmentRules(settings.file, settings.sandbox, settings.model),
             SecretCipher: SecretCipher(settings.encryption, settings.data_dir),
             OAuthTokens: self.oauth_tokens,
             McpChecks: self.mcp_checks,
@@ -166,7 +165,7 @@ class Services:
 
         @asynccontextmanager
         async def lifespan(_: object) -> AsyncIterator[None]:
-            self.sandbox.missing = await why_no_sandbox(settings.sandbox, settings.workspace, settings.data_dir)
+            self.sandbox.missing = await why_no_sandbox(settings.sandbox, settings.data_dir)
             self.mcp_checks.open(await self._mcp_sandbox())
             await self.database.open()
             await self.inputs.open()
@@ -204,7 +203,7 @@ class Services:
         if settings.mcp.commands_file is None:
             return None
         try:
-            return await find_sandbox(settings.sandbox, settings.workspace, settings.data_dir)
+            return await find_sandbox(settings.sandbox, settings.data_dir)
         except SandboxUnavailable as fault:
             log.warning("stdio MCP servers cannot be checked by this process: %s", fault)
             return None

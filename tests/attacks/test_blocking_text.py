@@ -55,7 +55,7 @@ async def test_answers(world: World, server: Server, tmp_path: Path) -> None:
 
 
 async def test_search_files(world: World, server: Server, tmp_path: Path) -> None:
-    session_id = await new_session(world, workspace="sandbox")
+    session_id = await new_session(world, sandbox={})
     with sandbox_host() as host, working(server.database_url, tmp_path, **host.settings):
         assert await results(world, session_id, call("search_files", pattern=PATTERN)) == ["Nothing matches."]
 

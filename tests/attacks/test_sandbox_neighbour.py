@@ -17,7 +17,7 @@ _MIB = 1024 * 1024
 _BOUNDS = {
     "SANDBOX_PROCESSES": 60,
     "SANDBOX_MEMORY_BYTES": 192 * _MIB,
-    "WORKSPACE_FILE_BYTES": 8 * _MIB,
+    "SANDBOX_FILE_BYTES": 8 * _MIB,
     "WORKER_CONCURRENCY": 6,
 }
 # Command → part of its result.
@@ -51,7 +51,7 @@ def cgroups(worker: Worker) -> set[str]:
 
 
 async def attack(world: World, command: str) -> list[str]:
-    session_id = await new_session(world, workspace="sandbox")
+    session_id = await new_session(world, sandbox={})
     limit = {"timeout_seconds": _SECONDS} if _ATTACKS[command] == f"more than {_SECONDS} s" else {}
     await succeeded(world, await start(world, session_id, bash(command, **limit)))
     return await all_results(world, session_id)
@@ -60,7 +60,7 @@ async def attack(world: World, command: str) -> list[str]:
 @pytest.mark.long
 async def test_commands_that_take_all_they_can_get(world: World, server: Server, tmp_path: Path) -> None:
     neighbour = await World.create(server.database_url, world.http)
-    session_id = await new_session(neighbour, workspace="sandbox")
+    session_id = await new_session(neighbour, sandbox={})
     with (
         sandbox_host() as host,
         working(server.database_url, tmp_path, **host.settings, **_BOUNDS) as worker,
@@ -84,4 +84,4 @@ async def test_commands_that_take_all_they_can_get(world: World, server: Server,
         assert not any(Path(path).exists() for path in seen)
         worker.process.terminate()
         assert worker.process.wait(60) == 0
-        assert list(host.workspaces.iterdir()) == []
+        assert list(host.folders.iterdir()) == []

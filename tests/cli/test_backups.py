@@ -98,7 +98,7 @@ async def test_everything_comes_back(world: World, server: Server, empty_url: st
     uploaded = await world.new_file("kept.bin", b"kept \0")
     # Contents that only sessions refer to.
     for content, statement in (
-        (b"in a workspace", _SESSION_FILE),
+        (b"in a session", _SESSION_FILE),
         (b"attached", "INSERT INTO session_attachments (session_id, sha256) VALUES (%s, %s)"),
     ):
         file_id = await world.new_file("deleted.bin", content)
@@ -158,7 +158,7 @@ async def test_everything_comes_back(world: World, server: Server, empty_url: st
             path = f"/v1/files/{uploaded}/content"
             assert (await http.get(path, headers=world.headers())).content == b"kept \0"
             stored = {path.read_bytes() for path in (tmp_path / "data" / "blobs").rglob("*") if path.is_file()}
-            assert {b"in a workspace", b"attached"} <= stored
+            assert {b"in a session", b"attached"} <= stored
             # It goes on where the backup ended: receipts hold, numbers are not used twice.
             body = {"type": "input", "text": "line\nand tab\t\\N ü \x85"}
             path, headers = f"/v1/sessions/{session_id}/events", world.headers()

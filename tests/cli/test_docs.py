@@ -37,7 +37,7 @@ def test_the_commands_run_from_top_to_bottom(tmp_path: Path) -> None:
     assert "greeting: sessions use the latest version (now 2)" in shown
     assert "revoked qd_live_" in shown
     assert (tmp_path / "greeting.tar.gz").read_bytes()[:2] == b"\x1f\x8b"
-    assert (tmp_path / "workspace" / "out" / "loud.txt").read_text() == "RELEASE 7 IS PLANNED FOR MAY.\n"
+    assert (tmp_path / "files" / "out" / "loud.txt").read_text() == "RELEASE 7 IS PLANNED FOR MAY.\n"
     profiles = Person(tmp_path).profiles
     assert stat.S_IMODE(profiles.stat().st_mode) == 0o600
     assert '"work"' not in profiles.read_text()

@@ -41,7 +41,7 @@ async def test_attach_run_and_get(tmp_path: Path, server: Server, world: World) 
     person = nearby(tmp_path, server, world)
     (tmp_path / "numbers.csv").write_text("a,b\n1,2\n")
     session_id = person.done("sessions", "create", "--title", "Sums", "--model", "demo").strip()
-    assert re.search(r"^workspace +sandbox$", person.done("sessions", "show", "Sums"), re.MULTILINE)
+    assert re.search(r"^sandbox +on$", person.done("sessions", "show", "Sums"), re.MULTILINE)
 
     put = person.qd("files", "put", "numbers.csv", "--name", "other.csv")
     file_id = put.stdout.strip()
@@ -97,21 +97,21 @@ async def test_without_a_workspace_a_wrong_kind_is_refused_and_not_kept(
 ) -> None:
     person = nearby(tmp_path, server, world)
     (tmp_path / "data.bin").write_bytes(bytes(range(256)))
-    session_id = person.done("sessions", "create", "--model", "demo", "--workspace", "none").strip()
+    session_id = person.done("sessions", "create", "--model", "demo", "--no-sandbox").strip()
     code, message = person.refused("send", session_id, "Look.", "--attach", "data.bin")
     assert code == 2
     assert "data.bin" in message
     assert await world.fetch("SELECT count(*) FROM files WHERE workspace_id = %s", world.workspace_id) == [(0,)]
     code, message = person.refused("send", session_id, "Look.", "--attach", "missing.bin")
     assert (code, message) == (2, "missing.bin: no such file")
-    assert person.json("sessions", "edit", session_id, "--workspace", "sandbox")["workspace"] == "sandbox"
+    assert person.json("sessions", "edit", session_id, "--sandbox")["sandbox"] == {}
     person.done("send", session_id, "Look.", "--attach", "data.bin")
 
 
 @pytest.mark.long
 async def test_chat_attaches_files_and_shows_output_as_it_comes(tmp_path: Path, server: Server, world: World) -> None:
     person = nearby(tmp_path, server, world)
-    session_id = person.done("sessions", "create", "--model", "demo", "--workspace", "sandbox").strip()
+    session_id = person.done("sessions", "create", "--model", "demo", "--sandbox").strip()
     (tmp_path / "my report.txt").write_text("one\n")
     variables = {"QD_URL": server.url, "QD_KEY": world.key}
     with (

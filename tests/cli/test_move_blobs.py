@@ -136,7 +136,7 @@ def names(folder: Path) -> set[str]:
 
 
 def store(database_url: str, old: Path, content: bytes) -> Path:
-    """A content that a file of a workspace refers to. Returns where it is."""
+    """A content that a file of a session refers to. Returns where it is."""
     sha256 = hashlib.sha256(content)
     generation = uuid4()
     with psycopg.connect(database_url, options="-c search_path=app") as connection:

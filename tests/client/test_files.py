@@ -48,7 +48,7 @@ async def test_upload_attach_and_download(server: Server, world: World, kind: st
         os.close(start)
         with os.fdopen(end, "rb") as pipe:
             assert (await client.call("upload", pipe, name="piped.txt")).bytes == 5
-        session = await client.call("create_session", model="demo", workspace="none")
+        session = await client.call("create_session", model="demo", sandbox=None)
         await client.call("submit_input", session.id, text="Read it.", attachments=[note.id])
         accepted = (await client.all("events", session.id, follow=False))[0]
         assert accepted.data["attachments"][0]["name"] == "note.txt"

@@ -57,7 +57,7 @@ async def add_agents(world: World, skill_id: str) -> SampleAgents:
         "mcp_servers": [server_id],
         "tool_policy": {"tickets__search_tickets": "allow", "tickets__reply": "ask", "bash": "deny"},
         "limits": {"run": {"max_cost_usd": 0.5}, "session": {"max_cost_usd": 5}},
-        "workspace": "none",
+        "sandbox": None,
     }
     await _post(world, f"/v1/agents/{agent_id}/versions", second)
     third = second | {"output_schema": {"type": "object", "properties": {"urgency": {"enum": ["low", "high"]}}}}

@@ -44,7 +44,7 @@ _FIX: list[tuple[str, dict[str, str]]] = [
 
 async def add_files_session(world: World) -> str:
     """Needs a worker with a sandbox and the data folder of the API. Returns the id of the session."""
-    answer = await world.post("/v1/sessions", {"title": "Totals of the orders", "workspace": "sandbox"})
+    answer = await world.post("/v1/sessions", {"title": "Totals of the orders", "sandbox": {}})
     assert answer.status_code == 201, answer.text
     session_id: str = answer.json()["id"]
     await _run(world, session_id, _lines("Set up the project.", _CALLS), [])

@@ -40,7 +40,7 @@ async def _create(console: ConsolePage, world: World, skill_id: str) -> str:
     await page.get_by_label("Model").fill("nonsense:model")
     await page.get_by_label("Temperature").fill("0.5")
     await page.get_by_label("Instructions").fill("Sort the tickets.")
-    await page.get_by_label("Workspace").select_option("None")
+    await page.get_by_label("Sandbox").select_option("Off")
     await page.get_by_role("checkbox", name="demo").check()
     await page.get_by_label("Pinned version of demo").fill("1")
     await page.get_by_role("checkbox", name="closed").check()
@@ -66,7 +66,7 @@ async def _create(console: ConsolePage, world: World, skill_id: str) -> str:
     assert version["skills"] == [{"skill_id": skill_id, "version": 1}]
     assert version["tool_policy"] == {"closed__*": "deny"}
     assert version["limits"]["run"]["max_cost_usd"] == 2
-    assert (version["workspace"], version["instructions"]) == ("none", "Sort the tickets.")
+    assert (version["sandbox"], version["instructions"]) == (None, "Sort the tickets.")
     assert (len(version["mcp_servers"]), version["client_tools"][0]["name"]) == (1, "page_duty")
     assert version["output_schema"]["properties"] == {"urgency": {"type": "string"}}
     agent_id: str = agent["id"]
@@ -142,7 +142,7 @@ async def test_life_of_an_agent(console: ConsolePage, world: World) -> None:
 
 async def test_session_with_an_agent(console: ConsolePage, world: World) -> None:
     page = console.page
-    agent_id = await new_agent(world, instructions="Sort the tickets.", settings={"temperature": 0.5}, workspace="none")
+    agent_id = await new_agent(world, instructions="Sort the tickets.", settings={"temperature": 0.5}, sandbox=None)
     await console.sign_in(world.key, f"/agents/{agent_id}")
     await page.get_by_role("button", name="New session").click()
     form = page.get_by_role("dialog", name="New session")
@@ -165,7 +165,7 @@ async def test_session_with_an_agent(console: ConsolePage, world: World) -> None
     await expect(details).to_contain_text("OverriddenModel settings")
 
     # The agent changes; the session follows it, except in the settings.
-    newer = {"instructions": "Be brief.", "settings": {"temperature": 0.1}, "workspace": "none"}
+    newer = {"instructions": "Be brief.", "settings": {"temperature": 0.1}, "sandbox": None}
     assert (await world.post(f"/v1/agents/{agent_id}/versions", newer)).status_code == 201
     await page.get_by_label("Message").fill("hello")
     await page.keyboard.press("Enter")

@@ -1,4 +1,4 @@
-"""Files in the browser: attachments of messages, tool cards, terminals, and the files of a workspace."""
+"""Files in the browser: attachments of messages, tool cards, terminals, and the files of a session."""
 
 import asyncio
 import io
@@ -47,16 +47,16 @@ async def give(page: Page, how: str, target: Locator, *files: tuple[str, str, by
     await page.evaluate(how, [await target.element_handle(), listed])
 
 
-async def new_session(world: World, workspace: str) -> str:
+async def new_session(world: World, *, sandbox: bool) -> str:
     session_id = await world.new_session()
     # By SQL: the API refuses a sandbox on machines that have none.
-    await world.execute("UPDATE sessions SET workspace = %s WHERE id = %s", workspace, session_id)
+    await world.execute("UPDATE sessions SET sandbox = %s WHERE id = %s", "{}" if sandbox else None, session_id)
     return session_id
 
 
 async def test_attach_by_picking_dropping_and_pasting(console: ConsolePage, world: World) -> None:
     page = console.page
-    session_id = await new_session(world, "sandbox")
+    session_id = await new_session(world, sandbox=True)
     await console.sign_in(world.key, f"/sessions/{session_id}")
     message = page.get_by_label("Message")
     pending = page.get_by_role("list", name="Attached files").get_by_role("listitem")
@@ -115,7 +115,7 @@ async def test_attach_by_picking_dropping_and_pasting(console: ConsolePage, worl
     assert (await (await downloaded.value).path()).read_bytes() == image()
     await viewer.get_by_role("button", name="Close").click()
 
-    # A refused message keeps its files, for the next one. A deleted file is read from the workspace.
+    # A refused message keeps its files, for the next one. A deleted file is read from the session.
     await give(page, PASTE, message, ("again.png", "image/png", image(9, 9)))
     await expect(pending.locator("progress:visible")).to_have_count(0)
     await world.patch(f"/v1/sessions/{session_id}", {"archived": True})
@@ -197,7 +197,7 @@ OUTPUT = (
 
 async def test_tool_cards(console: ConsolePage, world: World) -> None:
     page = console.page
-    session_id = await new_session(world, "none")
+    session_id = await new_session(world, sandbox=False)
     many = "".join(f"line {number}\n" for number in range(1, 201))
     late = "\n[The command was stopped because it ran for more than 5 s. Exit code 137.]"
     entries = [
@@ -241,9 +241,9 @@ async def test_tool_cards(console: ConsolePage, world: World) -> None:
     await expect(read.locator("pre").first).to_be_hidden()
     await expect(read.locator("summary .brief")).to_have_text(f"{HOSTILE}.py")
     await expect(cards.nth(6)).to_contain_text("No result")
-    # A session without a workspace says what to do.
+    # A session without a sandbox says what to do.
     await page.get_by_role("button", name="Files", exact=True).click()
-    await expect(page.get_by_role("region", name="Files")).to_contain_text("choose Sandbox as its workspace")
+    await expect(page.get_by_role("region", name="Files")).to_contain_text("turn on its sandbox")
     await page.get_by_role("button", name="Close files").click()
     for width in (WIDE, NARROW):
         await console.resize(width)
@@ -264,10 +264,10 @@ def calls(*made: tuple[str, dict[str, str]]) -> str:
 
 
 @pytest.mark.usefixtures("sandbox_worker")
-async def test_workspace_with_live_output(console: ConsolePage, world: World) -> None:
+async def test_sandbox_with_live_output(console: ConsolePage, world: World) -> None:
     """A real command in the sandbox: its output as it comes, the files that tools wrote, viewer and downloads."""
     page = console.page
-    answer = await world.post("/v1/sessions", {"workspace": "sandbox"})
+    answer = await world.post("/v1/sessions", {"sandbox": {}})
     if answer.status_code == 400:
         pytest.skip(f"no sandbox: {answer.text}")
     session_id = answer.json()["id"]
@@ -351,9 +351,9 @@ async def test_workspace_with_live_output(console: ConsolePage, world: World) ->
 
     await console.resize(WIDE)
     await page.get_by_role("button", name="Edit session").click()
-    await viewer.get_by_label("Workspace").select_option("None")
+    await viewer.get_by_label("Sandbox").select_option("Off")
     await expect(viewer.get_by_text("The agent has no files and runs no commands.")).to_be_visible()
     await viewer.get_by_role("button", name="Save").click()
     await expect(viewer).to_have_count(0)
-    assert (await world.get(f"/v1/sessions/{session_id}")).json()["workspace"] == "none"
+    assert (await world.get(f"/v1/sessions/{session_id}")).json()["sandbox"] is None
     assert await page.evaluate("window.ran") is None

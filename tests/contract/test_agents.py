@@ -22,7 +22,7 @@ EMPTY: dict[str, Any] = {
         "run": {"max_cost_usd": None, "max_tokens": None},
         "session": {"max_cost_usd": None, "max_tokens": None},
     },
-    "workspace": None,
+    "sandbox": None,
     "output_schema": None,
 }
 
@@ -40,7 +40,7 @@ async def test_an_agent_with_versions(world: World) -> None:
         "mcp_servers": [server.json()["id"]],
         "tool_policy": {"crm_*": "ask"},
         "limits": EMPTY["limits"] | {"run": {"max_cost_usd": 1.5, "max_tokens": None}},
-        "workspace": "none",
+        "sandbox": None,
         "output_schema": SCHEMA,
     }
     answer = await world.post("/v1/agents", {"name": "Writer", "version": first})
@@ -52,7 +52,9 @@ async def test_an_agent_with_versions(world: World) -> None:
     assert (read.json(), read.headers["etag"]) == (agent, f'"{agent["revision"]}"')
 
     pushed = await push(world, agent["id"], {"instructions": "Be long."})
-    assert {name: pushed[name] for name in EMPTY} == EMPTY | {"instructions": "Be long."}
+    # The default of the server, as for a new session.
+    default = (await world.post("/v1/sessions", {})).json()["sandbox"]
+    assert {name: pushed[name] for name in EMPTY} == EMPTY | {"instructions": "Be long.", "sandbox": default}
     versions = [(await world.get(f"{path}/versions/{number}")).json() for number in (1, 2)]
     assert {name: versions[0][name] for name in first} == first
     assert versions[1] == pushed
@@ -65,7 +67,9 @@ async def test_an_agent_with_versions(world: World) -> None:
     diff = (await world.get(f"{path}/diff?base=1&head=2")).json()
     assert (diff["base"], diff["head"]) == (1, 2)
     found = {one["field"]: one for one in diff["fields"]}
-    assert set(found) == set(EMPTY)
+    assert set(found) == set(EMPTY) - ({"sandbox"} if default is None else set())
+    if default is not None:
+        assert found["sandbox"] == {"field": "sandbox", "before": None, "after": {}, "diff": None}
     assert found["model"] == {"field": "model", "before": "demo", "after": None, "diff": None}
     lines = "--- a/instructions\n+++ b/instructions\n@@ -1 +1 @@\n-Be brief.\n\\ No newline at end of file\n"
     assert found["instructions"]["diff"] == f"{lines}+Be long.\n\\ No newline at end of file\n"
@@ -137,7 +141,8 @@ BAD_VERSIONS: list[Any] = [
     {"output_schema": {"description": "\0"}},
     {"limit": {}},
     {"limits": {"run": {"max_cost_usd": -1}}},
-    {"workspace": "container"},
+    {"sandbox": "container"},
+    {"sandbox": {"kind": "container"}},
     [],
 ]
 

@@ -1,4 +1,5 @@
-"""Inputs with attachments: what callers are answered, what the log and the workspace have, and what the model gets."""
+"""Inputs with attachments: what callers are answered, what is in the log and in the session's files, and what the model
+gets."""
 
 import asyncio
 import hashlib
@@ -48,10 +49,10 @@ async def attach(
     return await world.post(f"/v1/sessions/{session_id}/events", body, key=key, headers=headers)
 
 
-async def new_session(world: World, workspace: str = "sandbox") -> str:
+async def new_session(world: World, *, sandbox: bool = True) -> str:
     session_id = await world.new_session()
     # The server under test may have no sandbox.
-    await world.execute("UPDATE sessions SET workspace = %s WHERE id = %s", workspace, session_id)
+    await world.execute("UPDATE sessions SET sandbox = %s WHERE id = %s", "{}" if sandbox else None, session_id)
     return session_id
 
 
@@ -60,7 +61,7 @@ async def accepted(world: World, session_id: str) -> list[dict[str, Any]]:
 
 
 async def stored(world: World, session_id: str) -> tuple[list[tuple[Any, ...]], set[str], int]:
-    """The files of the workspace, the contents that are kept, and the number of changes."""
+    """The files of the session, the contents that are kept, and the number of changes."""
     [(revision,)] = await world.fetch("SELECT files_revision FROM sessions WHERE id = %s", session_id)
     kept = {sha256 for (sha256,) in await world.fetch(_KEPT, session_id)}
     return await world.fetch(_FILES, session_id), kept, revision
@@ -185,7 +186,7 @@ async def test_a_replay_after_the_file_was_deleted(world: World, delivery: str |
 
 
 async def test_without_a_workspace_only_what_the_model_takes(world: World) -> None:
-    session_id = await new_session(world, "none")
+    session_id = await new_session(world, sandbox=False)
     packed, text, image = (
         await world.new_file("files.zip", archive()),
         await world.new_file("table.csv", b"a,b\n"),
@@ -208,12 +209,15 @@ async def test_without_a_workspace_only_what_the_model_takes(world: World) -> No
 async def test_the_version_that_the_session_shows_decides(world: World, delivery: str | None) -> None:
     """And not the version of the last run."""
     packed, text = await world.new_file("files.zip", archive()), await world.new_file("table.csv", b"a,b\n")
-    agent_id = await new_agent(world, "Writer", {"workspace": "none"})
+    agent_id = await new_agent(world, "Writer", {"sandbox": None})
     session_id = (await world.post("/v1/sessions", {"agent": {"agent_id": agent_id}})).json()["id"]
     run_id = (await world.submit(session_id)).json()["run_id"]
     await begin_run(world, run_id)
     assert error_of(await attach(world, session_id, packed, delivery=delivery)) == (400, "invalid_request")
-    await push(world, agent_id, {"workspace": "sandbox"})
+    await push(world, agent_id, {"sandbox": None})
+    # The server under test may have no sandbox.
+    given = "UPDATE agent_versions SET configuration = configuration || '{\"sandbox\": {}}' WHERE agent_id = %s"
+    await world.execute(f"{given} AND version = 2", agent_id)
     assert (await attach(world, session_id, packed, text, delivery=delivery)).status_code == 200
     [_, input_] = await accepted(world, session_id)
     paths = ["attachments/files.zip", "attachments/table.csv"]
@@ -222,22 +226,19 @@ async def test_the_version_that_the_session_shows_decides(world: World, delivery
     assert [path for path, *_ in files] == paths
 
     # The next run stores what the session has. Then there is no sandbox any more.
-    await world.execute("UPDATE sessions SET workspace = 'sandbox' WHERE id = %s", session_id)
-    await push(world, agent_id, {"workspace": "none"})
+    await world.execute("UPDATE sessions SET sandbox = '{}' WHERE id = %s", session_id)
+    await push(world, agent_id, {"sandbox": None})
     assert error_of(await attach(world, session_id, packed, delivery=delivery)) == (400, "invalid_request")
     assert (await attach(world, session_id, text, delivery=delivery)).status_code == 200
     assert [one["path"] for one in (await accepted(world, session_id))[-1]["attachments"]] == [None]
-    # Its own value counts, and null keeps what it has.
-    await world.execute("UPDATE sessions SET overrides = '{workspace}' WHERE id = %s", session_id)
-    assert (await attach(world, session_id, packed, delivery=delivery)).status_code == 200
-    await world.execute("UPDATE sessions SET overrides = '{}' WHERE id = %s", session_id)
-    await push(world, agent_id, {"workspace": None})
+    # Its own value counts.
+    await world.execute("UPDATE sessions SET overrides = '{sandbox}' WHERE id = %s", session_id)
     assert (await attach(world, session_id, packed, delivery=delivery)).status_code == 200
 
 
 async def test_the_model_that_the_session_shows_decides(world: World) -> None:
     image = await world.new_file("photo.png", PNG)
-    agent_id = await new_agent(world, "Writer", {"workspace": "none"})
+    agent_id = await new_agent(world, "Writer", {"sandbox": None})
     session_id = (await world.post("/v1/sessions", {"agent": {"agent_id": agent_id}})).json()["id"]
     # As if a run had used a provider that takes no images, or that is not configured any more.
     await world.execute("UPDATE sessions SET model = 'deepseek:x' WHERE id = %s", session_id)

@@ -350,11 +350,11 @@ def with_attachments() -> UserTurn:
 
 
 TOLD = [
-    "Look.\n\n[Attachment notes.txt (text/plain, 9 bytes, workspace path: attachments/notes.txt).]\nCall Ann.\n"
+    "Look.\n\n[Attachment notes.txt (text/plain, 9 bytes, path in the sandbox: attachments/notes.txt).]\nCall Ann.\n"
     f"[End of attachment notes.txt]\n\n[Attachment photo.png (image/png, {len(PICTURE)} bytes).]",
     f"[Attachment Report Ä (application/pdf, {len(DOCUMENT)} bytes).]",
-    "[Attachment files.zip (application/zip, 2 bytes, workspace path: attachments/files.zip). You cannot be shown this "
-    "kind of file.]\n\n[Attachment lost.txt (text/plain, 4 bytes). Its content could not be read.]\n\nAnd this.",
+    "[Attachment files.zip (application/zip, 2 bytes, path in the sandbox: attachments/files.zip). You cannot be shown "
+    "this kind of file.]\n\n[Attachment lost.txt (text/plain, 4 bytes). Its content could not be read.]\n\nAnd this.",
 ]
 
 

@@ -10,7 +10,7 @@ from tests.waiting_runs import approval, new_actions, wait_for
 from tests.workers import log_of
 from tests.world import World, error_of
 
-FIRST = {"model": "demo", "instructions": "First.", "tool_policy": {"add_note": "allow"}, "workspace": "none"}
+FIRST = {"model": "demo", "instructions": "First.", "tool_policy": {"add_note": "allow"}, "sandbox": None}
 SECOND = {"instructions": "Second.", "tool_policy": {"add_note": "deny"}, "limits": {"run": {"max_tokens": 9}}}
 SCHEMA = {"type": "object"}
 
@@ -118,7 +118,7 @@ async def test_changes_of_a_session_with_an_agent(world: World) -> None:
     assert (await changed(world, session, inherit=["instructions"]))["revision"] == after["revision"]
 
     fork = await world.post(f"/v1/sessions/{session['id']}/fork", {})
-    same = ("agent", "overrides", "instructions", "settings", "workspace")
+    same = ("agent", "overrides", "instructions", "settings", "sandbox")
     assert {name: fork.json()[name] for name in same} == {name: after[name] for name in same}
     await push(world, other_id, {"instructions": "Read on."})
     assert (await read(world, fork.json()))["instructions"] == "Read on."

@@ -29,7 +29,7 @@ def summary(session: dict[str, Any]) -> dict[str, Any]:
         "tool_policy",
         "client_tools",
         "limits",
-        "workspace",
+        "sandbox",
         "mcp_servers",
         "output_schema",
         "usage",

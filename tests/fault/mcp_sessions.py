@@ -19,7 +19,7 @@ async def new_mcp_server(world: World, url: str, name: str = "files") -> str:
 
 
 async def new_session(world: World, *mcp_servers: str, **fields: Any) -> str:
-    answer = await world.post("/v1/sessions", {"mcp_servers": mcp_servers, "workspace": "none", **fields})
+    answer = await world.post("/v1/sessions", {"mcp_servers": mcp_servers, "sandbox": None, **fields})
     assert answer.status_code == 201, answer.text
     session_id: str = answer.json()["id"]
     return session_id

@@ -131,7 +131,7 @@ class StandIn:
 
 
 async def new_session(world: World, model: str) -> str:
-    answer = await world.post("/v1/sessions", {"model": f"openai-chat:{model}", "workspace": "none"})
+    answer = await world.post("/v1/sessions", {"model": f"openai-chat:{model}", "sandbox": None})
     assert answer.status_code == 201, answer.text
     session_id: str = answer.json()["id"]
     return session_id

@@ -147,7 +147,7 @@ async def check_later_runs(world: World, session_id: str, model: StandIn) -> Non
 
 @pytest.mark.long
 async def test_answers_match_the_output_schema(world: World, server: Server) -> None:
-    body = {"model": "openai-chat:y", "workspace": "none", "output_schema": SCHEMA}
+    body = {"model": "openai-chat:y", "sandbox": None, "output_schema": SCHEMA}
     session_id = (await world.post("/v1/sessions", body)).json()["id"]
     gate = Gate()
     with socket.create_server(("127.0.0.1", 0)) as door:

@@ -33,7 +33,7 @@ async def test_json_that_was_cut_off(world: World, server: Server) -> None:
     """The model is corrected as for any other answer that does not match, unless the run is to fail."""
     schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
     for setting, requests in (("keep", 3), ("fail", 1)):
-        session = (await world.post("/v1/sessions", {"output_schema": schema, "workspace": "none"})).json()
+        session = (await world.post("/v1/sessions", {"output_schema": schema, "sandbox": None})).json()
         with working(server.database_url, server.data_dir, RUN_CUT_OFF_ANSWER=setting):
             run = await run_of(world, session["id"], "demo: cut\ndemo: steps 0")
         assert run["state"] == "failed"

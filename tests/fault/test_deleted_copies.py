@@ -10,8 +10,8 @@ from uuid import UUID
 import pytest
 
 from quarterdeck.session_files import records
-from tests.fault.test_workspace import packed
-from tests.fault.test_workspace_crashes import waiting_at_gate
+from tests.fault.test_sandbox import packed
+from tests.fault.test_sandbox_crashes import waiting_at_gate
 from tests.fault.waiting import new_session, start, succeeded
 from tests.sandboxes import Host, all_results, bash, results, sandbox_host
 from tests.session_files import session_files
@@ -20,7 +20,7 @@ from tests.world import PATIENT, Server, World, clone_database, drop_database, s
 
 pytestmark = pytest.mark.long
 
-_SWEEP = {"WORKSPACE_SWEEP_SECONDS": 0.2}
+_SWEEP = {"SANDBOX_SWEEP_SECONDS": 0.2}
 _SKILL = {"SKILL.md": ("---\nname: notes\ndescription: Notes.\n---\nRead it.\n", 0o644)}
 
 
@@ -47,7 +47,7 @@ def sweeping(server: Server, host: Host) -> Iterator[Worker]:
 def copies(host: Host, text: str) -> list[Path]:
     """Files on the worker's disk with this content. Some may be deleted meanwhile."""
     found = []
-    for folder, _, names in os.walk(host.workspaces):
+    for folder, _, names in os.walk(host.folders):
         for path in (Path(folder) / name for name in names):
             with suppress(FileNotFoundError):
                 found += [path] if text in path.read_text(errors="replace") else []
@@ -69,8 +69,8 @@ async def delete(world: World, path: str) -> None:
 async def test_deleted_sessions_files_and_skills(world: World, server: Server, host: Host) -> None:
     skill_id = await world.new_skill("notes")
     assert (await world.push(skill_id, packed(**_SKILL))).status_code == 201
-    deleted, emptied, kept = [await new_session(world, workspace="sandbox") for _ in range(3)]
-    skilled = await new_session(world, workspace="sandbox", skills=[{"skill_id": skill_id}])
+    deleted, emptied, kept = [await new_session(world, sandbox={}) for _ in range(3)]
+    skilled = await new_session(world, sandbox={}, skills=[{"skill_id": skill_id}])
     with sweeping(server, host):
         for session_id, text in ((deleted, "first secret"), (emptied, "second secret"), (kept, "kept")):
             await results(world, session_id, bash(f"echo {text} > file"))
@@ -92,14 +92,14 @@ async def test_deleted_sessions_files_and_skills(world: World, server: Server, h
 
 
 async def test_a_run_keeps_the_files_that_it_uses(world: World, server: Server, host: Host) -> None:
-    session_id = await new_session(world, workspace="sandbox")
+    session_id = await new_session(world, sandbox={})
     with sweeping(server, host):
         await results(world, session_id, bash("echo used > file"))
         run_id = await start(world, session_id, bash(f"until [ -e {host.gate} ]; do sleep 0.1; done; cat file"))
         await waiting_at_gate(host)
         # Another revision than that of the folder, as after an input with an attachment.
         await world.execute("UPDATE sessions SET files_revision = files_revision + 1 WHERE id = %s", session_id)
-        other = await new_session(world, workspace="sandbox")
+        other = await new_session(world, sandbox={})
         await results(world, other, bash("echo other > file"))
         await delete(world, f"/v1/sessions/{other}")
         await gone(host, "other")
@@ -111,13 +111,13 @@ async def test_a_run_keeps_the_files_that_it_uses(world: World, server: Server, 
 
 async def test_folders_of_a_killed_worker(world: World, server: Server, host: Host) -> None:
     """A worker that was there before deletes them."""
-    session_id = await new_session(world, workspace="sandbox")
+    session_id = await new_session(world, sandbox={})
     with sweeping(server, host) as killed:
         await results(world, session_id, bash("echo left behind > file"))
         with working(server.database_url, server.data_dir, **host.settings, **_SWEEP):
 
             async def both() -> bool:
-                return len(list(host.workspaces.glob("*/lock"))) == 2
+                return len(list(host.folders.glob("*/lock"))) == 2
 
             await eventually(both)
             assert copies(host, "left behind")

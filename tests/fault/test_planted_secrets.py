@@ -106,7 +106,7 @@ async def _use(world: World, servers: list[str]) -> list[str]:
     for server_id in servers[:4]:
         checked = (await world.post(f"/v1/mcp-servers/{server_id}/check", None)).json()
         assert checked["ok"] is (server_id != servers[3]), checked
-    fields = {"mcp_servers": servers, "workspace": "sandbox", "model": "demo", "tool_policy": {"*": "allow"}}
+    fields = {"mcp_servers": servers, "sandbox": {}, "model": "demo", "tool_policy": {"*": "allow"}}
     session_id = (await world.post("/v1/sessions", fields)).json()["id"]
     await world.new_token(session_id)
     calls = [f"call: {name}__headers {{}}" for name in ("bearer", "header", "oauth")]

@@ -83,7 +83,7 @@ def below(spans: list[ReceivedSpan], parent: str) -> list[ReceivedSpan]:
 
 
 async def new_session(world: World, model: str, **fields: object) -> str:
-    body = {"model": f"openai-chat:{model}", "workspace": "none", "instructions": TOLD} | fields
+    body = {"model": f"openai-chat:{model}", "sandbox": None, "instructions": TOLD} | fields
     answer = await world.post("/v1/sessions", body)
     assert answer.status_code == 201, answer.text
     session_id: str = answer.json()["id"]

@@ -79,7 +79,7 @@ def check_request(messages: list[dict[str, Any]]) -> None:
 
 
 async def new_session(world: World, model: str, **fields: Any) -> str:
-    body = {"model": f"openai-chat:{model}", "workspace": "none", "client_tools": [LOOKUP], **fields}
+    body = {"model": f"openai-chat:{model}", "sandbox": None, "client_tools": [LOOKUP], **fields}
     answer = await world.post("/v1/sessions", body)
     assert answer.status_code == 201, answer.text
     session_id: str = answer.json()["id"]

@@ -95,7 +95,7 @@ def _check_results(session: Session) -> Iterator[str]:
 def _check_effects(session: Session) -> Iterator[str]:
     """A call takes effect once, and again only if a person says so. One that was denied has no effect."""
     starts: dict[str, list[Entry]] = {}
-    # Other tools change only files of the workspace. Their calls may be started again.
+    # Other tools change only files of the session. Their calls may be started again.
     for entry in (entry for entry in _of_type(session, "tool.started") if entry.data["name"] == ADD_NOTE):
         starts.setdefault(entry.data["key"], []).append(entry)
     notes: dict[str, list[Entry]] = {}

@@ -1,4 +1,4 @@
-"""The files of a workspace and the results of the calls that changed them are stored together. A pure function of one
+"""The files of a session and the results of the calls that changed them are stored together. A pure function of one
 snapshot of the database."""
 
 import hashlib

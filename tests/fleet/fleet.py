@@ -72,7 +72,7 @@ class Fleet(Deployment):
     def _environment(self, folder: Path) -> dict[str, str]:
         proxied_url = make_conninfo(self.database_url, host="127.0.0.1", port=self.proxy.port)
         settings: dict[str, object] = {"MODEL_DEMO_PAUSE_SECONDS": 0, "LOG_LEVEL": "warning"}
-        settings |= {"BLOB_STORE_URL": f"file://{self.blobs}", "WORKSPACE_FOLDER": folder / "workspaces"}
+        settings |= {"BLOB_STORE_URL": f"file://{self.blobs}", "SANDBOX_FOLDER": folder / "sandboxes"}
         settings |= {f"ACTION_EXPIRY_{kind.upper()}_SECONDS": EXPIRY_SECONDS for kind in EXPIRING}
         if self.options.as_qd_serve:
             settings |= {"SERVER_PROCESSES": self.options.apis, "WORKER_PROCESSES": self.options.workers}
@@ -132,7 +132,7 @@ class Fleet(Deployment):
 
 @asynccontextmanager
 async def running_fleet(folder: Path, options: FleetOptions) -> AsyncIterator[Fleet]:
-    # The user of the sandbox must be able to enter the workspaces in it.
+    # The user of the sandbox must be able to enter the folders in it.
     folder.chmod(0o711)
     database, disk = folder / "database", folder / "disk"
     database.mkdir()

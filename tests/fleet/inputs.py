@@ -12,7 +12,7 @@ LONG_RUNS = ("TOKEN\ndemo: steps 9\ndemo: slow 0.8",)
 # Runs that call tools with effects and tools of the caller, one or several in a turn.
 _NOTE = 'call: add_note {"text": "TOKEN"}'
 _LOOK_UP = 'call: look_up {"of": "TOKEN"}'
-# Appends a line to a file of the workspace, and says so.
+# Appends a line to a file of the session, and says so.
 LOG, APPENDED = "log", "appended\n"
 _APPEND = f'call: bash {{"command": "echo TOKEN >> {LOG}; echo appended"}}'
 TOOL_RUNS = (

@@ -24,7 +24,7 @@ from quarterdeck.events.model import NewEvent
 from quarterdeck.runs import action_rules, calls, lifecycle, lifecycle_store
 from quarterdeck.runs.lifecycle import Lease
 from quarterdeck.sandbox.manifest import FileChanges
-from quarterdeck.session_files import records as workspace_files
+from quarterdeck.session_files import records as session_files
 from quarterdeck.skills import store as skills
 from quarterdeck.worker import tool_calls
 
@@ -196,7 +196,7 @@ def _files_apart_from_the_result() -> None:
         async def apply(connection: Connection) -> int:
             await log.lock_session(connection, lease.session_id)
             assert changes is not None
-            return await workspace_files.apply_changes(connection, lease.session_id, changes)
+            return await session_files.apply_changes(connection, lease.session_id, changes)
 
         revision = None if changes is None else await database.transaction(apply, repeatable=True)
         # Longer than most pauses between two checks of the auditor.

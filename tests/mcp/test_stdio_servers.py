@@ -50,7 +50,7 @@ async def test_real_servers(sandbox: Sandbox, worker: Account, tmp_path: Path) -
     file = commands_file(
         tmp_path,
         everything={"command": npm_server(packages, "server-everything", "stdio"), "readable": readable},
-        files={"command": npm_server(packages, "server-filesystem", "/workspace"), "readable": readable},
+        files={"command": npm_server(packages, "server-filesystem", "/files"), "readable": readable},
         time=python_server(worker.folder, "mcp-server-time", "--local-timezone", "UTC"),
     )
     everything, files, time = map(stdio_target, ("everything", "files", "time"))
@@ -70,9 +70,9 @@ async def test_real_servers(sandbox: Sandbox, worker: Account, tmp_path: Path) -
         assert "UTC" in await call(found, time, one, "get_current_time", timezone="UTC")
 
         # The process and its folder stay for the next call, and are those of one session.
-        await call(found, files, one, "write_file", path="/workspace/a.txt", content="of the first")
-        assert await call(found, files, one, "read_text_file", path="/workspace/a.txt") == "of the first"
-        absent = await found.call(files, other, "read_text_file", {"path": "/workspace/a.txt"}, "key")
+        await call(found, files, one, "write_file", path="/files/a.txt", content="of the first")
+        assert await call(found, files, one, "read_text_file", path="/files/a.txt") == "of the first"
+        absent = await found.call(files, other, "read_text_file", {"path": "/files/a.txt"}, "key")
         assert absent.is_error
     assert worker.processes() == []
 

@@ -20,7 +20,7 @@ import psutil
 import pytest
 from msgspec import Struct
 
-from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
+from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox import cgroups
 from quarterdeck.sandbox.adapter import Command, CommandOutcome, Sandbox
 from quarterdeck.sandbox.bubblewrap import Bubblewrap, Program
@@ -169,10 +169,8 @@ def _reap_orphans(others: set[int]) -> None:
                 os.waitpid(child.pid, os.WNOHANG)
 
 
-async def bubblewrap(
-    settings: SandboxSettings, workspace: WorkspaceSettings | None = None, data_dir: Path | None = None
-) -> Bubblewrap:
-    sandbox = Bubblewrap(settings, workspace or WorkspaceSettings(), data_dir or _data_dir)
+async def bubblewrap(settings: SandboxSettings, data_dir: Path | None = None) -> Bubblewrap:
+    sandbox = Bubblewrap(settings, data_dir or _data_dir)
     await sandbox.check()
     return sandbox
 

@@ -8,15 +8,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
+from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.bubblewrap import Bubblewrap
 from quarterdeck.sandbox.cgroups import find_parents
 from tests.sandbox.accounts import ACCOUNTS, Account, Ran, account, bubblewrap, left_cgroups, run
 
 _MIB = 1024 * 1024
-_WORKSPACE = WorkspaceSettings(bytes=24 * _MIB, files=500, file_bytes=8 * _MIB)
+_FILE_BYTES = 8 * _MIB
+_FILES = {"all_files_bytes": 24 * _MIB, "files": 500, "file_bytes": _FILE_BYTES}
 _BOUNDS = {"processes": 60, "memory_bytes": 192 * _MIB, "temporary_bytes": 4 * _MIB}
 # Name → script, and the reason for which it is stopped. None: it ends by itself.
 _COMMANDS: dict[str, tuple[str, str | None]] = {
@@ -46,7 +48,7 @@ _COMMANDS: dict[str, tuple[str, str | None]] = {
 
 
 async def _run_all(worker: Account, folders: dict[str, Path], neighbour: Path) -> dict[str, Ran]:
-    sandbox = await bubblewrap(worker.settings(**_BOUNDS), _WORKSPACE)
+    sandbox = await bubblewrap(worker.settings(**_BOUNDS, **_FILES))
     names = list(_COMMANDS)
     runs = [
         asyncio.create_task(run(sandbox, _COMMANDS[name][0], folders[name], 3.0 if name == "time" else 120.0))
@@ -71,7 +73,7 @@ def test_excesses_are_stopped_and_leave_nothing(name: str) -> None:
         assert {str(8 * _MIB), "refused"} < set(ran["large file"].output.splitlines())
         assert ran["full /tmp"].output.endswith("8\ttotal\n"), ran["full /tmp"]
         assert ran["background"] == Ran(ran["background"].outcome, "ended\n", 6)
-        assert ran["output"].size <= _WORKSPACE.file_bytes
+        assert ran["output"].size <= _FILE_BYTES
         assert worker.processes() == []
         assert left_cgroups() == []
 
@@ -144,7 +146,7 @@ print(os.fstat(files[0]).st_size)
 @pytest.mark.parametrize("name", ACCOUNTS)
 def test_space_is_only_taken_by_writing(name: str) -> None:
     async def work() -> Ran:
-        sandbox = await bubblewrap(worker.settings(), _WORKSPACE)
+        sandbox = await bubblewrap(worker.settings(**_FILES))
         return await run(sandbox, f"exec python3 -c {shlex.quote(_RESERVE)}", folder)
 
     with account(name) as worker:
@@ -157,7 +159,7 @@ async def test_a_full_disk_stops_commands() -> None:
     """Whatever filled it: not all files can be measured."""
     with account("root" if os.geteuid() == 0 else "ordinary") as worker:
         sandbox = await bubblewrap(worker.settings())
-        sandbox._workspace = WorkspaceSettings(free_bytes=1 << 60)
+        sandbox._settings = msgspec.structs.replace(sandbox._settings, free_bytes=1 << 60)
         ran = await run(sandbox, "sleep 1000", worker.new_folder("own"))
         assert "the disk of the host has less than" in str(ran.outcome.stopped)
 

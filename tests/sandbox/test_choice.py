@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
+from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.adapter import CommandOutcome, ErrorTail, Service
 from quarterdeck.sandbox.cgroups import version_2_parents
 from quarterdeck.sandbox.choice import find_sandbox, why_no_sandbox
@@ -48,9 +48,9 @@ def test_without_user_namespaces() -> None:
             found: list[object] = []
             for kind in ("auto", "bubblewrap"):
                 settings = SandboxSettings(kind=kind)
-                found.append(await why_no_sandbox(settings, WorkspaceSettings(), worker.folder))
+                found.append(await why_no_sandbox(settings, worker.folder))
                 try:
-                    found.append(await find_sandbox(settings, WorkspaceSettings(), worker.folder))
+                    found.append(await find_sandbox(settings, worker.folder))
                 except SandboxUnavailable as fault:
                     found.append(str(fault))
             return found
@@ -66,7 +66,7 @@ def test_a_root_of_few_users_says_what_to_do(tmp_path: Path) -> None:
 
     async def work() -> str | None:
         _forbid_user_namespaces()
-        return await why_no_sandbox(SandboxSettings(), WorkspaceSettings(), tmp_path)
+        return await why_no_sandbox(SandboxSettings(), tmp_path)
 
     assert Child(work, None).result() == (
         "bubblewrap needs the user 64000, which this root cannot use (Invalid argument): run as an ordinary user, or "
@@ -84,8 +84,8 @@ def _forbid_user_namespaces() -> None:
 
 async def test_none_is_none() -> None:
     settings = SandboxSettings(kind="none")
-    assert await find_sandbox(settings, WorkspaceSettings(), Path("/nonexistent")) is None
-    reason = await why_no_sandbox(settings, WorkspaceSettings(), Path("/nonexistent"))
+    assert await find_sandbox(settings, Path("/nonexistent")) is None
+    reason = await why_no_sandbox(settings, Path("/nonexistent"))
     assert reason is not None
     assert "QUARTERDECK_SANDBOX_KIND" in reason
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
+from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.adapter import Command, ErrorTail, Service
 from quarterdeck.sandbox.choice import find_sandbox
 from quarterdeck.sandbox.container import Container, run_arguments, serve_arguments
@@ -24,7 +24,9 @@ _PROGRAMS = ("bash", "cat", "head", "id", "ls", "sleep", "timeout", "touch", "ye
 
 
 def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = SandboxSettings(container_command="/usr/bin/podman", container_image="tools:1", memory_bytes=100 * _MIB)
+    settings = SandboxSettings(
+        container_command="/usr/bin/podman", container_image="tools:1", memory_bytes=100 * _MIB, file_bytes=5000
+    )
     with (tmp_path / "output").open("wb") as output:
         command = Command(
             arguments=["bash", "-c", "make"],
@@ -34,21 +36,21 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
             output=output,
             seconds=1.5,
         )
-        as_root = run_arguments(settings, WorkspaceSettings(file_bytes=5000), command, "name-1")
+        as_root = run_arguments(settings, command, "name-1")
         monkeypatch.setattr(os, "geteuid", lambda: 1234)
         other = msgspec.structs.replace(command, user_id=None)
-        as_other = run_arguments(settings, WorkspaceSettings(), other, "name-1")
+        as_other = run_arguments(settings, other, "name-1")
     text = " ".join(as_root)
     assert text == (
         "run --rm --init --pull never --name name-1 --hostname sandbox --network none --read-only --cap-drop ALL "
         "--security-opt no-new-privileges --user 64000:64000 --pids-limit 258 --memory 104857600 "
         "--memory-swap 104857600 --cpu-shares 512 --oom-score-adj 1000 --ulimit fsize=5000:5000 "
         "--ulimit nofile=1024:1024 --ulimit core=0:0 --tmpfs /tmp:rw,nosuid,nodev,mode=1777,size=268435456 "
-        "--shm-size 268435456 --mount type=bind,source=/srv/one,target=/workspace "
-        "--tmpfs /workspace/skills:rw,nosuid,nodev,mode=0755,size=1048576 "
-        "--mount type=bind,source=/srv/pdf,target=/workspace/skills/pdf,readonly "
+        "--shm-size 268435456 --mount type=bind,source=/srv/one,target=/files "
+        "--tmpfs /files/skills:rw,nosuid,nodev,mode=0755,size=1048576 "
+        "--mount type=bind,source=/srv/pdf,target=/files/skills/pdf,readonly "
         "--env HOME=/tmp --env TMPDIR=/tmp --env USER=user --env LANG=C.UTF-8 --env TERM=xterm-256color "
-        "--env PYTHONUNBUFFERED=1 --workdir /workspace --entrypoint timeout tools:1 -s KILL 7 bash -c make"
+        "--env PYTHONUNBUFFERED=1 --workdir /files --entrypoint timeout tools:1 -s KILL 7 bash -c make"
     )
     assert "--userns keep-id" in " ".join(as_other)
     assert "--user 1234:1234" in " ".join(as_other)
@@ -58,15 +60,13 @@ def test_the_command_line_of_a_service(tmp_path: Path) -> None:
     service = Service(
         workspace_id=uuid4(),
         arguments=["node", "server.js"],
-        environment={"TOKEN": "the secret", "HOME": "/workspace"},
+        environment={"TOKEN": "the secret", "HOME": "/files"},
         network=True,
         readable=[Path("/opt/servers")],
         errors=ErrorTail(),
         buffer_bytes=_MIB,
     )
-    text = " ".join(
-        serve_arguments(SandboxSettings(container_image="tools:1"), WorkspaceSettings(), service, [], "name-1", 64_000)
-    )
+    text = " ".join(serve_arguments(SandboxSettings(container_image="tools:1"), service, [], "name-1", 64_000))
     assert text.startswith("run --interactive --rm --init --pull never --name name-1 --hostname sandbox --read-only ")
     assert "--mount type=bind,source=/opt/servers,target=/opt/servers,readonly" in text
     assert "--env TOKEN --env HOME " in text
@@ -88,7 +88,7 @@ async def test_what_is_missing_is_named() -> None:
     }
     for message, settings in missing.items():
         with pytest.raises(SandboxUnavailable) as caught:
-            await find_sandbox(settings, WorkspaceSettings(), Path("/nonexistent"))
+            await find_sandbox(settings, Path("/nonexistent"))
         assert str(caught.value) == message
 
 
@@ -150,7 +150,7 @@ async def _try_services(sandbox: Container, readable: Path) -> None:
             buffer_bytes=_MIB,
         )
         async with sandbox.serve(service) as pipes:
-            assert await pipes.stdout.readline() == b"/workspace of the operator  read me\n"
+            assert await pipes.stdout.readline() == b"/files of the operator  read me\n"
             pipes.stdin.write(b"one\n")
             assert await pipes.stdout.readline() == b"got one\n"
             if is_closed:
@@ -165,7 +165,8 @@ async def test_commands_in_containers(engine: SandboxSettings, tmp_path: Path) -
         worker.user_id = engine.user_id
         folder, skill = worker.new_folder("own"), worker.new_folder("skill")
         (skill / "SKILL.md").write_text("read me\n")
-        sandbox = Container(engine, WorkspaceSettings(bytes=16 * _MIB, file_bytes=8 * _MIB), tmp_path)
+        bounds = msgspec.structs.replace(engine, all_files_bytes=16 * _MIB, file_bytes=8 * _MIB)
+        sandbox = Container(bounds, tmp_path)
         await sandbox.check()
         script = """
             id -u; cat skills/pdf/SKILL.md; touch kept

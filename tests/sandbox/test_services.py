@@ -34,7 +34,7 @@ def service(script: str, errors: Any, readable: Path | None = None) -> Service:
     return Service(
         workspace_id=uuid4(),
         arguments=["/bin/bash", "-c", script, "bash", str(readable)],
-        environment={"GREETING": "hello there", "HOME": "/workspace"},
+        environment={"GREETING": "hello there", "HOME": "/files"},
         network=False,
         readable=[readable] if readable else [],
         errors=errors,
@@ -55,7 +55,7 @@ def test_a_service_has_pipes_and_a_folder_of_its_own_and_ends_with_its_block(nam
             async with sandbox.serve(service(_SCRIPT, errors, readable)) as pipes:
                 pipes.stdin.write(b"one\ntwo\n")
                 assert await lines(pipes, 5) == [
-                    "/workspace||hello there|/workspace|1000",
+                    "/files||hello there|/files|1000",
                     "file",
                     "reference",
                     "got one",

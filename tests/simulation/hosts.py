@@ -119,7 +119,7 @@ class SimulatedHosts(Deployment):
         folder = self._folder / host.name
         folder.mkdir(mode=0o711)
         settings: dict[str, object] = {"MODEL_DEMO_PAUSE_SECONDS": 0, "LOG_LEVEL": "warning"}
-        settings |= {"BLOB_STORE_URL": STORE_URL, "WORKSPACE_FOLDER": folder / "workspaces"}
+        settings |= {"BLOB_STORE_URL": STORE_URL, "SANDBOX_FOLDER": folder / "sandboxes"}
         settings |= {f"ACTION_EXPIRY_{kind.upper()}_SECONDS": EXPIRY_SECONDS for kind in EXPIRING}
         url = url_of_both(self.primary, self.replica)
         environment = environment_for(url, folder / "data", **(settings | self._options.settings))

@@ -30,7 +30,7 @@ from quarterdeck.runs import lifecycle_store as lifecycle
 from quarterdeck.runs import store as runs
 from quarterdeck.runs.action_model import ActionId, ActionQuery
 from quarterdeck.runs.model import Submission, Usage, Verdict
-from quarterdeck.sandbox.manifest import WorkspaceKind
+from quarterdeck.sandbox.model import SandboxOptions
 from quarterdeck.sessions import expiry_store as expiry
 from quarterdeck.sessions import store as sessions
 from quarterdeck.sessions import token_store as session_tokens
@@ -62,7 +62,7 @@ def session_of(workspace: Workspace, session: Workspace) -> SessionBody:
         tool_policy={},
         client_tools=[],
         limits=Limits(),
-        workspace=WorkspaceKind.SANDBOX,
+        sandbox=SandboxOptions(),
         mcp_servers=[],
         output_schema=None,
         agent=None,
@@ -186,9 +186,7 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: returns(agent_stats.run_at(c, a.workspace, b.agent, LOWEST_ID, HIGHEST_ID, 0), None)
     yield lambda c, a, b: returns(agent_stats.versions(c, a.workspace, b.agent, LOWEST_ID, HIGHEST_ID, 9, 9), [])
     yield lambda c, a, b: sessions.forget_raised_limits(c, session_of(a, b), ["max_cost_usd", "max_tokens"])
-    yield lambda c, a, b: sessions.follow_agent(
-        c, a.workspace, b.session, AgentConfiguration(workspace=WorkspaceKind.NONE)
-    )
+    yield lambda c, a, b: sessions.follow_agent(c, a.workspace, b.session, AgentConfiguration(sandbox=None))
     yield lambda c, a, b: returns(skills.get(c, a.workspace, b.skill), None)
     yield lambda c, a, b: skills.change(c, a.workspace, b.skill, "taken", None, archived=True)
     yield lambda c, a, b: returns(skills.version(c, a.workspace, b.skill, 1), None)

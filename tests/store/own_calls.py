@@ -40,7 +40,6 @@ from quarterdeck.runs import store as creation
 from quarterdeck.runs.action_model import ActionKind, NewAction
 from quarterdeck.runs.model import Delivery, Input, RunState, StepUsage
 from quarterdeck.runs.store import StoredInputEvent
-from quarterdeck.sandbox.manifest import WorkspaceKind
 from quarterdeck.server.metrics_store import Counts, read_counts, read_figures
 from quarterdeck.session_files import store as session_files
 from quarterdeck.sessions import expiry_store as expiry
@@ -107,7 +106,7 @@ def _own_credentials() -> Iterator[StoreCall]:
 def _own_rows() -> Iterator[StoreCall]:
     change = Change("create_session", ObjectType.SESSION, ALPHA.session, {})
     claim = receipts.Claim(ALPHA.key, "create_session", "new", b"")
-    configuration = AgentConfiguration(skills=[SessionSkill(ALPHA.skill, 1)], workspace=WorkspaceKind.NONE)
+    configuration = AgentConfiguration(skills=[SessionSkill(ALPHA.skill, 1)], sandbox=None)
     session = NewSession(title="x", configuration=configuration)
     event = NewEvent(EventType.MESSAGE, {"text": "x"})
     until = datetime.now(UTC) + timedelta(days=1)

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from quarterdeck.core.settings import FileSettings, ModelSettings, SubmitSettings, WorkspaceSettings
+from quarterdeck.core.settings import FileSettings, ModelSettings, SandboxSettings, SubmitSettings
 from quarterdeck.runs.attachments import AttachmentRules
 from quarterdeck.runs.model import AttachmentRequest, InputEvent, Verdict
 from tests.store.test_input_batcher import batching, outcome, submission
@@ -28,14 +28,14 @@ OTHER = b"\1" * 32
 ROCKETS = "🚀" * 20
 
 
-async def session_with_workspace(world: World) -> UUID:
+async def session_with_sandbox(world: World) -> UUID:
     session_id = await world.new_session()
-    await world.execute("UPDATE sessions SET workspace = 'sandbox' WHERE id = %s", session_id)
+    await world.execute("UPDATE sessions SET sandbox = '{}' WHERE id = %s", session_id)
     return UUID(session_id)
 
 
 def request(*file_ids: str) -> AttachmentRequest:
-    rules = AttachmentRules(FileSettings(), WorkspaceSettings(), ModelSettings())
+    rules = AttachmentRules(FileSettings(), SandboxSettings(), ModelSettings())
     made = rules.request(InputEvent("x", "input", attachments=[UUID(one) for one in file_ids]))
     assert made is not None
     return made
@@ -70,11 +70,11 @@ async def path_of(world: World, session_id: UUID, name: str, sha256: bytes = OTH
     ],
 )
 async def test_names_become_plain_paths(world: World, name: str, path: str) -> None:
-    assert await path_of(world, await session_with_workspace(world), name) == f"attachments/{path}"
+    assert await path_of(world, await session_with_sandbox(world), name) == f"attachments/{path}"
 
 
 async def test_a_path_is_free_or_has_the_same_content(world: World) -> None:
-    session_id, file_id = await session_with_workspace(world), await world.new_file("a.txt", b"a")
+    session_id, file_id = await session_with_sandbox(world), await world.new_file("a.txt", b"a")
     [(content,)] = await world.fetch("SELECT sha256 FROM files WHERE id = %s", file_id)
     await put(world, session_id, "attachments/a.txt", "file", file_id)
     # A folder that is not empty has no row of its own.
@@ -102,7 +102,7 @@ async def test_a_path_is_free_or_has_the_same_content(world: World) -> None:
 
 async def test_numbered_names_fit_too(world: World) -> None:
     """A file system refuses names of more than 255 bytes, and then every call in the folder of the session fails."""
-    session_id, file_id = await session_with_workspace(world), await world.new_file("a.txt", b"a")
+    session_id, file_id = await session_with_sandbox(world), await world.new_file("a.txt", b"a")
     name, found = "é" * 170 + "." + ROCKETS, list[str]()
     for _ in range(25):
         path = await path_of(world, session_id, name)
@@ -116,7 +116,7 @@ async def test_numbered_names_fit_too(world: World) -> None:
 
 async def test_a_refused_input_leaves_nothing_in_a_batch_with_others(world: World) -> None:
     file_id = await world.new_file()
-    full, other = await session_with_workspace(world), await session_with_workspace(world)
+    full, other = await session_with_sandbox(world), await session_with_sandbox(world)
     async with batching(world, submit=SubmitSettings(run_waiting_inputs=1)) as inputs:
         assert (await inputs.submit(submission(world, full))).verdict is Verdict.ACCEPTED
         sent = [
@@ -134,7 +134,7 @@ async def test_a_refused_input_leaves_nothing_in_a_batch_with_others(world: Worl
 
 
 async def test_a_file_that_is_being_deleted_is_unknown_or_stays(world: World) -> None:
-    session_id, file_id = await session_with_workspace(world), await world.new_file()
+    session_id, file_id = await session_with_sandbox(world), await world.new_file()
     async with batching(world) as inputs, await world.connect() as deleting:
         async with deleting.transaction():
             await deleting.execute("DELETE FROM files WHERE id = %s", (file_id,))

@@ -103,7 +103,7 @@ async def test_all_old_archives_go_at_once(service: Service) -> None:
 
 
 async def test_a_blob_is_kept_until_no_row_refers_to_it(service: Service, tmp_path: Path) -> None:
-    """Of files, workspaces of sessions, and attachments."""
+    """Of uploaded files, files of sessions, and attachments."""
     sha256 = bytes.fromhex(await service.put(b"content"))
 
     async def refer(connection: Connection) -> None:

@@ -167,7 +167,7 @@ def test_submit_inputs_runs_every_statement(
             SELECT decode(repeat('01', 32), 'hex') AS h1, decode(repeat('02', 32), 'hex') AS h2,
                    decode(repeat('03', 32), 'hex') AS h3,
                    %(s)s::uuid AS s, %(n)s::uuid AS n, %(w)s::uuid AS w, %(r)s::uuid AS r,
-                   jsonb_build_object('file_ids', ARRAY[%(f)s], 'workspace_bytes', 9, 'workspace_files', 9) AS known,
+                   jsonb_build_object('file_ids', ARRAY[%(f)s], 'all_files_bytes', 9, 'files', 9) AS known,
                    jsonb_build_object('file_ids', ARRAY[%(n)s]) AS unknown
         )
         SELECT verdict FROM given, LATERAL submit_inputs(

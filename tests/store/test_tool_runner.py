@@ -15,7 +15,7 @@ from msgspec import Struct
 from quarterdeck.blobs.blob_store import open_blob_store
 from quarterdeck.core import errors
 from quarterdeck.core.errors import ServiceError
-from quarterdeck.core.settings import ActionSettings, BlobSettings, DatabaseSettings, WorkspaceSettings
+from quarterdeck.core.settings import ActionSettings, BlobSettings, DatabaseSettings, SandboxSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.events.log import lock_session
 from quarterdeck.models.model import ToolCall, ToolResult
@@ -27,7 +27,7 @@ from quarterdeck.runs.recovery import recover
 from quarterdeck.sandbox.folders import Folders
 from quarterdeck.sandbox.manifest import FileChanges, FileKind, StoredFile
 from quarterdeck.sandbox.model import Refusal
-from quarterdeck.sandbox.session_folder import Workspace
+from quarterdeck.sandbox.session_folder import SessionFolder
 from quarterdeck.session_files import records
 from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.tool import CallContext, CarryOut, Effect, Output, Tool, Toolbox, client_tool
@@ -226,7 +226,7 @@ async def test_files_are_stored_with_the_result_or_not_at_all(world: World, begu
     """A file that is attached during a call may not fit to what the call made. Then the call is undone."""
     folders = Folders(tmp_path / "folders", None, 1)
     stored = SessionFiles(begun.database, open_blob_store(BlobSettings(), tmp_path), begun.lease)
-    workspace = Workspace(folders, stored, WorkspaceSettings())
+    session_folder = SessionFolder(folders, stored, SandboxSettings())
 
     async def attach(connection: Connection) -> None:
         now = datetime.now(UTC)
@@ -237,7 +237,7 @@ async def test_files_are_stored_with_the_result_or_not_at_all(world: World, begu
         await records.apply_changes(connection, begun.lease.session_id, FileChanges([folder], []))
 
     async def write(arguments: dict[str, Any], context: CallContext) -> Output:
-        _, changes, _ = await workspace.write(lambda folder: (folder.path / arguments["path"]).write_text("x"))
+        _, changes, _ = await session_folder.write(lambda folder: (folder.path / arguments["path"]).write_text("x"))
         if arguments["path"] == "a":
             await begun.database.transaction(attach, repeatable=False)
         return Output("written", changes)
@@ -250,12 +250,12 @@ async def test_files_are_stored_with_the_result_or_not_at_all(world: World, begu
         SchemaChecks(),
         tell_unknown_outcome=False,
         result_bytes=1000,
-        workspace=workspace,
+        session_folder=session_folder,
     )
     made = [ToolCall(path, "t", {"path": path}) for path in ("a", "c", "d")]
     results, _ = await runner.run(made, 1)
     assert [result.content for result in results] == [CONFLICT, "written", "written"]
-    assert await workspace.read(lambda folder: sorted(os.listdir(folder.path))) == ["a", "c", "d"]
+    assert await session_folder.read(lambda folder: sorted(os.listdir(folder.path))) == ["a", "c", "d"]
     assert [file.path for file in (await stored.manifest()).files] == ["a/b", "c", "d"]
     assert await results_of(world, begun.session_id) == {"a": CONFLICT, "c": "written", "d": "written"}
     await folders.close()
@@ -323,7 +323,7 @@ async def test_calls_that_only_read_run_at_the_same_time(world: World, begun: Be
 
 
 async def test_calls_that_take_turns(begun: Begun) -> None:
-    """Beside a call that writes, and in the one folder of the workspace."""
+    """Beside a call that writes, and in the one folder of the session."""
     turns = Turns()
     tools = Toolbox([turns.tool("read"), turns.tool("write", Effect.WRITES), turns.tool("file", is_sandboxed=True)])
     await runner_of(begun, tools).run(calls_of("read", "read", "write"), 1)

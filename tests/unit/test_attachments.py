@@ -78,6 +78,6 @@ def test_the_prompt_says_what_is_missing() -> None:
     [turn] = with_contents(with_selection(both, "demo", SETTINGS, 9999), {"long.txt": b"x" * 100})
     assert isinstance(turn, UserTurn)
     shown, told = (block(*pair) for pair in zip(turn.attachments, turn.contents, strict=True))
-    assert "workspace path: attachments/long.txt). Here are its first 100 bytes.]\n" + "x" * 100 in shown
+    assert "path in the sandbox: attachments/long.txt). Here are its first 100 bytes.]\n" + "x" * 100 in shown
     assert told.endswith("Its content could not be read.]")
     assert "left out" in block(long, AttachmentContent(note="Its content is left out."))

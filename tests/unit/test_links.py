@@ -1,4 +1,4 @@
-"""Links of a workspace are followed as the kernel would, within bounds."""
+"""Links among the files of a session are followed as the kernel would, within bounds."""
 
 import os
 from pathlib import Path

@@ -1,41 +1,41 @@
-"""The workspace of a new session: what is asked for, the setting, and whether there is a sandbox."""
-
-from typing import Literal
+"""The sandbox of a new session or version of an agent: what is asked for, the setting, and whether there is one."""
 
 import pytest
+from msgspec import UNSET, UnsetType
 
 from quarterdeck.core.errors import ServiceError
-from quarterdeck.core.settings import WorkspaceSettings
-from quarterdeck.sandbox.manifest import WorkspaceKind
-from quarterdeck.sessions.sandbox_offer import SandboxOffer
+from quarterdeck.core.settings import SandboxSettings
+from quarterdeck.sandbox.choice import SandboxOffer
+from quarterdeck.sandbox.model import SandboxOptions
 
-NONE, SANDBOX = WorkspaceKind.NONE, WorkspaceKind.SANDBOX
+OPTIONS = SandboxOptions()
 
 
 @pytest.mark.parametrize(
     ("default", "asked", "with_sandbox", "without"),
     [
-        (None, None, SANDBOX, NONE),
-        ("none", None, NONE, NONE),
+        (None, UNSET, OPTIONS, None),
+        (False, UNSET, None, None),
         # A server that is told to give every session a sandbox does not leave it out.
-        ("sandbox", None, SANDBOX, None),
-        (None, NONE, NONE, NONE),
-        ("sandbox", NONE, NONE, NONE),
-        ("none", SANDBOX, SANDBOX, None),
-        (None, SANDBOX, SANDBOX, None),
+        (True, UNSET, OPTIONS, UNSET),
+        (None, None, None, None),
+        (True, None, None, None),
+        (False, OPTIONS, OPTIONS, UNSET),
+        (None, OPTIONS, OPTIONS, UNSET),
     ],
 )
-def test_the_workspace_of_a_new_session(
-    default: Literal["sandbox", "none"] | None,
-    asked: WorkspaceKind | None,
-    with_sandbox: WorkspaceKind,
-    without: WorkspaceKind | None,
+def test_the_sandbox_of_a_new_session(
+    default: bool | None,
+    asked: SandboxOptions | UnsetType | None,
+    with_sandbox: SandboxOptions | None,
+    without: SandboxOptions | UnsetType | None,
 ) -> None:
-    offer = SandboxOffer(WorkspaceSettings(default=default))
-    assert offer.chosen(asked) is with_sandbox
+    """`without`: UNSET if it is refused."""
+    offer = SandboxOffer(SandboxSettings(default=default))
+    assert offer.chosen(asked) == with_sandbox
     offer.missing = "it rains"
-    if without is None:
-        with pytest.raises(ServiceError, match="it rains"):
+    if without is UNSET:
+        with pytest.raises(ServiceError, match=r"sandbox must be null: .* it rains"):
             offer.chosen(asked)
     else:
-        assert offer.chosen(asked) is without
+        assert offer.chosen(asked) == without

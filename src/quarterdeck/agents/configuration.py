@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from quarterdeck.core.text_types import Line, Text
 from quarterdeck.models.model import NO_OPTIONS, ModelOptions
-from quarterdeck.sandbox.manifest import WorkspaceKind
+from quarterdeck.sandbox.model import SandboxOptions
 from quarterdeck.tools.model import ToolRule, ToolSpec
 
 
@@ -85,12 +85,11 @@ ClientTools = Annotated[
 ]
 
 
-# Not called `Workspace`: a workspace also is what keys and sessions belong to.
-SessionWorkspace = Annotated[
-    WorkspaceKind,
+Sandbox = Annotated[
+    SandboxOptions | None,
     Meta(
-        description="`sandbox`: a folder for the agent, with tools that read and write files and run commands in a "
-        "sandbox. `none`: no such tools."
+        description="A folder for the agent, with tools that read and write files and run commands in a sandbox. `{}`: "
+        "with the defaults. null: no such tools."
     ),
 ]
 
@@ -115,7 +114,7 @@ class ConfigurationField(StrEnum):
     MCP_SERVERS = "mcp_servers"
     TOOL_POLICY = "tool_policy"
     LIMITS = "limits"
-    WORKSPACE = "workspace"
+    SANDBOX = "sandbox"
     OUTPUT_SCHEMA = "output_schema"
 
 
@@ -131,7 +130,10 @@ class AgentConfiguration(Struct, frozen=True, kw_only=True, forbid_unknown_field
     mcp_servers: McpServers = []
     tool_policy: ToolPolicy = {}
     limits: Limits = Limits()
-    workspace: Annotated[SessionWorkspace | None, Meta(description="null: the default of the server.")] = None
+    # UNSET: not stored yet.
+    sandbox: Annotated[
+        Sandbox | UnsetType, Meta(description="If it is left out, the version gets the default of the server.")
+    ] = UNSET
     output_schema: OutputSchema = None
 
 

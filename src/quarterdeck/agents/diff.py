@@ -22,6 +22,8 @@ def compare(base: AgentVersionBody, head: AgentVersionBody) -> AgentDiffBody:
 
 
 def _diff(field: ConfigurationField, before: Any, after: Any) -> str | None:
+    if not before and not after:
+        return None
     if isinstance(before, dict | list) or isinstance(after, dict | list):
         before, after = _json(before), _json(after)
     elif field is not ConfigurationField.INSTRUCTIONS:

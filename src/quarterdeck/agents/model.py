@@ -16,7 +16,7 @@ from quarterdeck.agents.configuration import (
     McpServers,
     Model,
     OutputSchema,
-    SessionWorkspace,
+    Sandbox,
     Skills,
     ToolPolicy,
 )
@@ -106,7 +106,7 @@ class AgentVersionBody(AgentVersionItem, frozen=True, kw_only=True):
     mcp_servers: McpServers
     tool_policy: ToolPolicy
     limits: Limits
-    workspace: Annotated[SessionWorkspace | None, Meta(description="null: the default of the server.")]
+    sandbox: Sandbox
     output_schema: OutputSchema
 
 
@@ -150,6 +150,7 @@ _CONFIGURATION = AgentConfiguration(
     instructions="You write incident reports.",
     tool_policy={"add_note": ToolRule.ALLOW},
     limits=Limits(run=Limit(max_cost_usd=2.0)),
+    sandbox=None,
 )
 _AGENT = AgentBody(
     id=AGENT,

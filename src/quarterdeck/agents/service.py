@@ -35,6 +35,7 @@ from quarterdeck.core.queries import ArchivedQuery, VersionsQuery
 from quarterdeck.db.database import Connection
 from quarterdeck.models.catalog import ModelCatalog
 from quarterdeck.models.output_schema import SchemaChecks
+from quarterdeck.sandbox.choice import SandboxOffer
 from quarterdeck.skills import service as skills
 
 _NAME_TAKEN = ErrorCase(
@@ -57,7 +58,12 @@ _NAME_TAKEN = ErrorCase(
     refusals=(_NAME_TAKEN,),
 )
 async def create_agent(
-    access: Access, changes: Changes, models: ModelCatalog, schemas: SchemaChecks, call: Call[CreateAgentBody]
+    access: Access,
+    changes: Changes,
+    models: ModelCatalog,
+    schemas: SchemaChecks,
+    sandbox: SandboxOffer,
+    call: Call[CreateAgentBody],
 ) -> Answer[AgentBody]:
     def read_body() -> CreateAgentBody:
         body = call.read_body()
@@ -71,8 +77,8 @@ async def create_agent(
         await store.add(connection, agent_id, workspace_id, body.name, principal.user_id)
         detail: dict[str, object] = {"name": body.name}
         if body.version is not None:
-            await _check_configuration(connection, models, workspace_id, body.version)
-            await store.add_version(connection, new_id(), workspace_id, agent_id, body.version, principal.user_id)
+            version = await _checked_configuration(connection, models, sandbox, workspace_id, body.version)
+            await store.add_version(connection, new_id(), workspace_id, agent_id, version, principal.user_id)
             detail["version"] = 1
         return Made.plain(await _shown(connection, workspace_id, agent_id), agent_id, body.name, **detail)
 
@@ -173,6 +179,7 @@ async def push_agent_version(
     changes: Changes,
     models: ModelCatalog,
     schemas: SchemaChecks,
+    sandbox: SandboxOffer,
     call: Call[AgentConfiguration],
     agent_id: UUID,
 ) -> Answer[AgentVersionBody]:
@@ -188,9 +195,9 @@ async def push_agent_version(
         state = await _locked(connection, workspace_id, agent_id)
         call.check_unchanged(state.revision)
         rules.check_takes_versions(state)
-        await _check_configuration(connection, models, workspace_id, body)
+        version = await _checked_configuration(connection, models, sandbox, workspace_id, body)
         version_id = new_id()
-        number = await store.add_version(connection, version_id, workspace_id, agent_id, body, principal.user_id)
+        number = await store.add_version(connection, version_id, workspace_id, agent_id, version, principal.user_id)
         assert number is not None
         made = await store.version(connection, workspace_id, agent_id, number)
         assert made is not None
@@ -284,13 +291,19 @@ def visible_agent(call: Call[Any], agent_id: UUID) -> Lookup[AgentBody]:
     return visible_record(call, "agent", store.get, agent_id)
 
 
-async def _check_configuration(
-    connection: Connection, models: ModelCatalog, workspace_id: UUID, configuration: AgentConfiguration
-) -> None:
+async def _checked_configuration(
+    connection: Connection,
+    models: ModelCatalog,
+    sandbox: SandboxOffer,
+    workspace_id: UUID,
+    configuration: AgentConfiguration,
+) -> AgentConfiguration:
+    """As it is stored: with the default of the server if it does not say whether there is a sandbox."""
     checks.check_configuration(models, configuration)
     await check_skills(connection, workspace_id, configuration.skills)
     if configuration.mcp_servers:
         await mcp_servers.check_exist(connection, workspace_id, configuration.mcp_servers)
+    return msgspec.structs.replace(configuration, sandbox=sandbox.chosen(configuration.sandbox))
 
 
 async def _check_name_free(connection: Connection, workspace_id: UUID, name: str) -> None:

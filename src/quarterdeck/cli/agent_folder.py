@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 import yaml
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from quarterdeck.agents.configuration import Limit, Limits, SessionSkill, ToolPolicy
 from quarterdeck.cli import find
@@ -17,7 +17,7 @@ from quarterdeck.cli.session_options import split_version
 from quarterdeck.client import Client
 from quarterdeck.core.text_types import Line
 from quarterdeck.models.model import ModelOptions
-from quarterdeck.sandbox.manifest import WorkspaceKind
+from quarterdeck.sandbox.model import SandboxOptions
 from quarterdeck.tools.model import ToolSpec
 
 # The files that `qd agents init` writes.
@@ -54,8 +54,8 @@ AGENT_YAML = """\
 #   run: {max_cost_usd: 2.50}
 #   session: {max_tokens: 2000000}
 
-# sandbox: files and commands in a sandbox. none: neither.
-# workspace: sandbox
+# Files and commands: {} for the defaults, null for neither.
+# sandbox: {}
 
 # Tools that your program carries out: a list with name, description and parameters, or a JSON file with that list.
 # client_tools: tools.json
@@ -96,7 +96,7 @@ class AgentFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     client_tools: list[ToolSpec] | str = []
     tool_policy: ToolPolicy = {}
     limits: _Limits = _Limits()
-    workspace: WorkspaceKind | None = None
+    sandbox: SandboxOptions | UnsetType | None = UNSET
     output_schema: dict[str, Any] | str | None = None
 
 
@@ -140,8 +140,8 @@ def read_agent_folder(folder: Path) -> AgentFolder:
 
 
 def configuration(client: Client, found: AgentFolder) -> dict[str, Any]:
-    """The fields of a version, with IDs in place of names."""
-    return {
+    """The fields of a version, with IDs in place of names. Without `sandbox`: the default of the server."""
+    fields: dict[str, Any] = {
         "model": found.file.model,
         "settings": found.file.settings,
         "instructions": found.instructions,
@@ -150,9 +150,11 @@ def configuration(client: Client, found: AgentFolder) -> dict[str, Any]:
         "mcp_servers": [find.mcp_server_id(client, given) for given in found.file.mcp_servers],
         "tool_policy": found.file.tool_policy,
         "limits": found.file.limits,
-        "workspace": found.file.workspace,
         "output_schema": found.output_schema,
     }
+    if found.file.sandbox is not UNSET:
+        fields["sandbox"] = found.file.sandbox
+    return fields
 
 
 def _session_skill(client: Client, given: str) -> SessionSkill:

@@ -266,7 +266,7 @@ def _content(version: AgentVersionBody) -> list[tuple[str, str | None]]:
     return [
         ("version", str(version.version)),
         ("model", version.model or "Default"),
-        ("workspace", version.workspace),
+        ("sandbox", "on" if version.sandbox is not None else "off"),
         *((name.replace("_", " "), _value(value) if value else None) for name, value in shown.items()),
         ("instructions", version.instructions),
     ]

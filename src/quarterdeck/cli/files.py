@@ -1,4 +1,4 @@
-"""`qd files`: files of a session's workspace, and uploaded files."""
+"""`qd files`: files of a session, and uploaded files."""
 
 import os
 import shutil
@@ -47,7 +47,7 @@ def list_(
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the files in the workspace of a session, by path."""
+    """List the files of a session, by path."""
     with open_client(profile) as client:
         print_list(
             client.iter_session_files(find.session_id(client, session_id), prefix=prefix, page_size=min(limit, 200)),
@@ -63,7 +63,7 @@ def list_(
 def get(
     session_id: SessionId,
     path: Annotated[
-        str | None, argument("PATH", "Path of the file in the workspace.", complete=completion.session_files)
+        str | None, argument("PATH", "Path of the file in the session.", complete=completion.session_files)
     ] = None,
     all_: Annotated[bool, flag("--all", "Download all files.")] = False,
     output: Annotated[
@@ -79,7 +79,7 @@ def get(
     force: Annotated[bool, flag("--force", "Overwrite existing files.")] = False,
     profile: Profile = None,
 ) -> None:
-    """Download a file from the workspace of a session, or all files."""
+    """Download a file of a session, or all files."""
     if (path is None) is not all_:
         raise CliError("Use either PATH or --all")
     with open_client(profile) as client:

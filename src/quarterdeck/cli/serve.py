@@ -99,7 +99,7 @@ def _check_sandbox(settings: Settings) -> None:
     if settings.sandbox.kind == "auto":
         return
     try:
-        asyncio.run(find_sandbox(settings.sandbox, settings.workspace, settings.data_dir))
+        asyncio.run(find_sandbox(settings.sandbox, settings.data_dir))
     except SandboxUnavailable as fault:
         raise _sandbox_error(fault) from fault
 

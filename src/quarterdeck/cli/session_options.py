@@ -7,6 +7,7 @@ from uuid import UUID
 
 import msgspec
 import typer
+from msgspec import UNSET, UnsetType
 
 from quarterdeck.cli import completion, find
 from quarterdeck.cli.errors import CliError
@@ -14,6 +15,7 @@ from quarterdeck.cli.options import (
     check_either,
     choice,
     file_name,
+    flag,
     json_object,
     line,
     option,
@@ -27,13 +29,13 @@ from quarterdeck.client import Client, Forbidden, NotFound
 from quarterdeck.client.models import (
     AgentReference,
     ConfigurationField,
+    SandboxOptions,
     SessionBody,
     SessionSkill,
     SetLimit,
     SetLimits,
     ToolRule,
     ToolSpec,
-    WorkspaceKind,
 )
 
 _EFFORTS = ("low", "medium", "high")
@@ -114,15 +116,16 @@ SessionMaxTokens = Annotated[
 ]
 
 
-Workspace = Annotated[
-    WorkspaceKind | None,
-    choice(
-        "KIND",
-        "sandbox: the agent has files and a shell. none: it has neither. Default: set by the server.",
-        "--workspace",
-        values=WorkspaceKind,
-    ),
+Sandbox = Annotated[
+    bool | None,
+    flag("--sandbox/--no-sandbox", "Whether the agent has files and a shell. Default: set by the server."),
 ]
+
+
+def sandbox(given: bool | None) -> SandboxOptions | UnsetType | None:
+    if given is None:
+        return UNSET
+    return SandboxOptions() if given else None
 
 
 Inherit = Annotated[

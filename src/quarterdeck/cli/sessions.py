@@ -96,7 +96,7 @@ def create(
     temperature: session_options.Temperature = None,
     max_output_tokens: session_options.MaxOutputTokens = None,
     reasoning_effort: session_options.Effort = None,
-    workspace: session_options.Workspace = None,
+    sandbox: session_options.Sandbox = None,
     policy: session_options.Policy = None,
     tools: session_options.ToolsFile = None,
     output_schema: session_options.OutputSchema = None,
@@ -122,7 +122,7 @@ def create(
             skills=[session_options.skill(client, each) for each in skill] if skill else UNSET,
             mcp_servers=[find.mcp_server_id(client, each) for each in mcp_server] if mcp_server else UNSET,
             settings=UNSET if settings == ModelOptions() else settings,
-            workspace=or_unset(workspace),
+            sandbox=session_options.sandbox(sandbox),
             tool_policy=dict(policy) if policy else UNSET,
             client_tools=client_tools,
             output_schema=UNSET if output_schema is None else output_schema,
@@ -151,7 +151,7 @@ def show(session_id: SessionId, profile: Profile = None, as_json: AsJson = False
             ("set here", ", ".join(session.overrides) or None),
             ("model", _model(session)),
             ("settings", "\n".join(_settings(session.settings)) or None),
-            ("workspace", session.workspace),
+            ("sandbox", "on" if session.sandbox is not None else "off"),
             ("waiting for", waiting),
             ("tokens", tokens_text(session.usage)),
             ("cost", cost_text(session.usage.cost_usd) if last else None),
@@ -239,7 +239,7 @@ def edit(
     max_output_tokens: session_options.MaxOutputTokens = None,
     reasoning_effort: session_options.Effort = None,
     default_settings: DefaultSettings = False,
-    workspace: session_options.Workspace = None,
+    sandbox: session_options.Sandbox = None,
     policy: session_options.Policy = None,
     no_policy: Annotated[bool, flag("--no-policy", "Remove the tool policy.")] = False,
     tools: session_options.ToolsFile = None,
@@ -266,7 +266,7 @@ def edit(
     settings = _session_edit_settings(temperature, max_output_tokens, reasoning_effort, reset=default_settings)
     limits = session_options.GivenLimits(max_cost_usd, max_tokens, session_max_cost_usd, session_max_tokens)
     client_tools = UNSET if tools is None else session_options.client_tools(tools)
-    asked = (agent, inherit, title, model, instructions, skill, mcp_server, workspace, policy, tools, output_schema)
+    asked = (agent, inherit, title, model, instructions, skill, mcp_server, sandbox, policy, tools, output_schema)
     resets = (no_agent, default_model, no_skills, no_mcp_servers, no_policy, no_tools, no_output_schema, no_limits)
     if settings is UNSET and limits.is_empty and not any(resets) and all(value is None for value in asked):
         raise CliError("Nothing to change. See `qd sessions edit --help`.")
@@ -284,7 +284,7 @@ def edit(
             skills=skills if skill or no_skills else UNSET,
             mcp_servers=mcp_servers if mcp_server or no_mcp_servers else UNSET,
             settings=settings,
-            workspace=or_unset(workspace),
+            sandbox=session_options.sandbox(sandbox),
             tool_policy=dict(policy or []) if policy or no_policy else UNSET,
             client_tools=[] if no_tools else client_tools,
             output_schema=UNSET if output_schema is None and not no_output_schema else output_schema,

@@ -136,8 +136,8 @@ def fork_too_large() -> ServiceError:
     return conflict("The log of this session is too large to be copied. Fork before an earlier event.")
 
 
-def workspace_full() -> ServiceError:
-    return conflict("The workspace of this session has no room for the attachments. Nothing was stored.")
+def session_files_full() -> ServiceError:
+    return conflict("The attachments exceed the limits for the files of a session. Nothing was stored.")
 
 
 def not_retryable() -> ServiceError:

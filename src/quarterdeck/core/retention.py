@@ -18,7 +18,7 @@ class RetentionDays(Struct, frozen=True):
         int | None, Meta(description="Events and answered actions of a run, after the run ended. Its record stays.")
     ] = None
     file_days: Annotated[
-        int | None, Meta(description="Uploaded files, and the workspace of a session in which no run was active.")
+        int | None, Meta(description="Uploaded files, and the files of a session in which no run was active.")
     ] = None
     receipt_days: Annotated[int | None, Meta(description="Responses to requests with an Idempotency-Key.")] = None
     audit_days: Annotated[int | None, Meta(description="Audit events.")] = None

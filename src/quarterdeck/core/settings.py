@@ -28,30 +28,14 @@ from quarterdeck.core.setting_types import (
     Seconds,
 )
 
-# Settings of what agents use: models, the sandbox with its workspaces, MCP servers. Read by core/settings.py.
-
-
-class WorkspaceSettings(Struct, frozen=True):
-    # For sessions that do not set it. None: `sandbox` if the server has one, otherwise `none`.
-    default: Literal["sandbox", "none"] | None = None
-    # What one session's workspace may hold. A call that goes beyond is undone.
-    bytes: Bytes = 1024 * 1024 * 1024
-    files: Count = 20_000
-    file_bytes: Bytes = 256 * 1024 * 1024
-    # Space on the disk with the folders of sessions. Commands are stopped if less is free.
-    free_bytes: Annotated[int, Meta(ge=0)] = 1024 * 1024 * 1024
-    # Where workers keep the folders of sessions. None: `workspaces` under the data directory or, if the user of the
-    # sandbox cannot enter it, a folder under /var/tmp. Nothing in it is needed after a restart.
-    folder: Annotated[str, Meta(min_length=1)] | None = None
-    # Folders that a worker keeps after the last run in them, so that the next run starts sooner.
-    kept_folders: Annotated[int, Meta(ge=0)] = 50
-    # How often a worker looks for copies on its disk of what was deleted.
-    sweep_seconds: Seconds = 20.0
+# Settings of what agents use: models, the sandbox with the files of sessions, MCP servers. Read by core/settings.py.
 
 
 class SandboxSettings(Struct, frozen=True):
     # auto: bubblewrap where it works, otherwise none.
     kind: Literal["auto", "bubblewrap", "container", "none"] = "auto"
+    # Whether sessions and versions of agents that do not say so have a sandbox. None: if the server has one.
+    default: bool | None = None
     # The rule for tools in the sandbox that the policy of a session does not name.
     rule: Literal["allow", "ask"] = "allow"
     network: bool = False
@@ -71,6 +55,19 @@ class SandboxSettings(Struct, frozen=True):
     users: Annotated[int, Meta(ge=1, le=2**20)] = 1000
     container_command: Annotated[str, Meta(min_length=1)] = "docker"
     container_image: str | None = None
+    # What the files of one session may be. A call that goes beyond is undone.
+    all_files_bytes: Bytes = 1024 * 1024 * 1024
+    files: Count = 20_000
+    file_bytes: Bytes = 256 * 1024 * 1024
+    # Space on the disk with the folders of sessions. Commands are stopped if less is free.
+    free_bytes: Annotated[int, Meta(ge=0)] = 1024 * 1024 * 1024
+    # Where workers keep the folders of sessions. None: `sandboxes` under the data directory or, if the user of the
+    # sandbox cannot enter it, a folder under /var/tmp. Nothing in it is needed after a restart.
+    folder: Annotated[str, Meta(min_length=1)] | None = None
+    # Folders that a worker keeps after the last run in them, so that the next run starts sooner.
+    kept_folders: Annotated[int, Meta(ge=0)] = 50
+    # How often a worker looks for copies on its disk of what was deleted.
+    sweep_seconds: Seconds = 20.0
 
 
 class ModelSettings(Struct, frozen=True):
@@ -460,7 +457,6 @@ class Settings(Struct, frozen=True):
     run: RunSettings = RunSettings()
     action: ActionSettings = ActionSettings()
     file: FileSettings = FileSettings()
-    workspace: WorkspaceSettings = WorkspaceSettings()
     sandbox: SandboxSettings = SandboxSettings()
     model: ModelSettings = ModelSettings()
     stream: StreamSettings = StreamSettings()

@@ -164,7 +164,7 @@ def image_note(image: ResultImage, content: AttachmentContent) -> str:
 
 def block(attachment: Attachment, content: AttachmentContent) -> str:
     """What the prompt says about an attachment, with its text if it is one."""
-    where = "" if attachment.path is None else f", workspace path: {attachment.path}"
+    where = "" if attachment.path is None else f", path in the sandbox: {attachment.path}"
     head = f"Attachment {attachment.name} ({attachment.media_type}, {attachment.bytes} bytes{where})"
     text = text_of(attachment, content)
     if text is None:

@@ -26,7 +26,7 @@ class Attachment(Struct, frozen=True, kw_only=True):
     bytes: int
     # In hex.
     sha256: str
-    # In the workspace of the session. None: the session has none.
+    # Among the files of the session. None: the session has no sandbox.
     path: str | None = None
 
 

@@ -4,16 +4,16 @@ from typing import Any
 
 from quarterdeck.core import errors
 from quarterdeck.core.errors import ServiceError
-from quarterdeck.core.settings import FileSettings, ModelSettings, WorkspaceSettings
+from quarterdeck.core.settings import FileSettings, ModelSettings, SandboxSettings
 from quarterdeck.models.attachments import description_of_taken, taken_by
 from quarterdeck.models.catalog import ModelCatalog
 from quarterdeck.runs.model import AttachmentRequest, InputEvent, Verdict
 
 
 class AttachmentRules:
-    def __init__(self, files: FileSettings, workspace: WorkspaceSettings, models: ModelSettings) -> None:
+    def __init__(self, files: FileSettings, sandbox: SandboxSettings, models: ModelSettings) -> None:
         self._max_files = files.attachments
-        self._workspace = workspace
+        self._sandbox = sandbox
         self._default_model = models.default
         # The patterns of LIKE.
         self._media_types = {
@@ -33,8 +33,8 @@ class AttachmentRules:
             file_ids=event.attachments,
             default_model=self._default_model,
             media_types=self._media_types,
-            workspace_bytes=self._workspace.bytes,
-            workspace_files=self._workspace.files,
+            all_files_bytes=self._sandbox.all_files_bytes,
+            files=self._sandbox.files,
         )
 
 
@@ -45,6 +45,6 @@ def refused(verdict: Verdict, detail: dict[str, Any]) -> ServiceError:
         case Verdict.UNSUPPORTED_FILE:
             return errors.invalid(
                 f"attachments: {detail['model']} cannot read {detail['name']} ({detail['media_type']}). "
-                f"It takes {description_of_taken(detail['model'])}. A session with a workspace takes every file."
+                f"It takes {description_of_taken(detail['model'])}. A session with a sandbox takes every file."
             )
-    return errors.workspace_full()
+    return errors.session_files_full()

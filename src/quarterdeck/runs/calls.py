@@ -22,7 +22,7 @@ from quarterdeck.runs import lifecycle_store as store
 from quarterdeck.runs.action_model import CallAction, RememberedTool
 from quarterdeck.runs.lifecycle import Lease, Superseded
 from quarterdeck.sandbox.manifest import FileChanges
-from quarterdeck.session_files import records as workspace_files
+from quarterdeck.session_files import records as session_files
 
 
 class CallStates(Struct, frozen=True):
@@ -90,8 +90,8 @@ async def record_result(
             return None
         await _log(connection, lease, entry)
         if images := entry.data.get("images"):
-            await workspace_files.keep_contents(connection, lease.session_id, [image["sha256"] for image in images])
-        return None if changes is None else await workspace_files.apply_changes(connection, lease.session_id, changes)
+            await session_files.keep_contents(connection, lease.session_id, [image["sha256"] for image in images])
+        return None if changes is None else await session_files.apply_changes(connection, lease.session_id, changes)
 
     return await database.transaction(work, repeatable=True)
 

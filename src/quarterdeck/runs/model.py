@@ -14,7 +14,7 @@ from quarterdeck.core.actors import Credential
 from quarterdeck.core.example_ids import AGENT, EVENING, RUN, SESSION
 from quarterdeck.core.text_types import Moment, Text
 from quarterdeck.models.model import Attachment, ModelOptions
-from quarterdeck.sandbox.manifest import WorkspaceKind
+from quarterdeck.sandbox.model import SandboxOptions
 from quarterdeck.tools.model import ToolSpec
 
 # Counted for each entry besides its text: what a turn costs a model, and the memory of many small ones.
@@ -44,9 +44,9 @@ class InputEvent(Struct, frozen=True, omit_defaults=True):
     attachments: Annotated[
         list[UUID],
         Meta(
-            description="Ids of uploaded files, without repetitions. The model gets texts, images and PDFs. All are in "
-            "the workspace of the session, under `attachments/`. A session without a workspace takes only files that "
-            "its model takes."
+            description="Ids of uploaded files, without repetitions. The model gets texts, images and PDFs. All become "
+            "files of the session, under `attachments/`. A session without a sandbox takes only files that its model "
+            "takes."
         ),
     ] = []
 
@@ -59,8 +59,9 @@ class AttachmentRequest(Struct, frozen=True, kw_only=True):
     default_model: str
     # What the models of each provider take, as patterns of LIKE.
     media_types: dict[str, list[str]]
-    workspace_bytes: int
-    workspace_files: int
+    # What the files of the session may be with these.
+    all_files_bytes: int
+    files: int
 
 
 class Outcome(StrEnum):
@@ -109,7 +110,7 @@ class Verdict(StrEnum):
     # About its attachments. The body says which file.
     UNKNOWN_FILE = "unknown_file"
     UNSUPPORTED_FILE = "unsupported_file"
-    WORKSPACE_FULL = "workspace_full"
+    SESSION_FILES_FULL = "session_files_full"
 
 
 class Submitted(Struct, frozen=True):
@@ -200,7 +201,7 @@ class RunSetup(Struct, frozen=True, kw_only=True):
     instructions: str | None
     skills: list[UsedSkill]
     client_tools: list[ToolSpec]
-    workspace: WorkspaceKind = WorkspaceKind.NONE
+    sandbox: SandboxOptions | None = None
     agent: UsedAgent | None = None
     mcp_servers: list[UUID] = []
     output_schema: dict[str, Any] | None = None

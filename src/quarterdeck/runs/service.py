@@ -79,10 +79,10 @@ _REFUSALS = {
             "Send it again after the seconds in Retry-After, or cancel a pending run.",
         ),
         ErrorCase(
-            "workspace_full",
-            errors.workspace_full(),
-            "The attachments exceed the size or the number of files of the session's workspace. Nothing was stored.",
-            "Delete files of the workspace, attach fewer, or use another session.",
+            "session_files_full",
+            errors.session_files_full(),
+            "The attachments exceed the size or the number of files that a session may have. Nothing was stored.",
+            "Have the agent delete files, attach fewer, or use another session.",
         ),
     ),
 )

@@ -90,13 +90,17 @@ class ErrorTail:
         self._data = (self._data + data)[-_BYTES:]
 
 
+# Where commands see the folder of their session. Models name files by it, too.
+SANDBOX_FOLDER = "/files"
+
+
 class Command(Struct, frozen=True, kw_only=True):
     arguments: list[str]
-    # Becomes /workspace: the current folder, and the only one that can be written besides /tmp.
+    # Becomes SANDBOX_FOLDER: the current folder, and the only one that can be written besides /tmp.
     folder: Path
     # The owner of the folder, as which the command runs. None: the user of the worker.
     user_id: int | None
-    # Read-only folders below /workspace: `skills/pdf` → a folder of the host.
+    # Read-only folders below it: `skills/pdf` → a folder of the host.
     read_only: Mapping[str, Path]
     # Receives stdout and stderr. A file, not a pipe, so that the worker does no work for a flood of output.
     output: IO[bytes]

@@ -63,8 +63,8 @@ def reported(path: str) -> Iterator[None]:
 
 
 _REASONS = {
-    errno.EXDEV: "leaves the workspace.",
-    errno.ELOOP: "leaves the workspace, or is a link that leads back to itself.",
+    errno.EXDEV: "leaves the folder of the session.",
+    errno.ELOOP: "leaves the folder of the session, or is a link that leads back to itself.",
     errno.ENOTDIR: "has a file where a folder is expected.",
     errno.EISDIR: "is a folder.",
     errno.EACCES: "cannot be opened: its permissions do not allow it.",

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
+from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.adapter import (
     Command,
     CommandOutcome,
@@ -269,9 +269,8 @@ _KERNEL = (5, 14)
 class Bubblewrap:
     """One per process. `check` comes first."""
 
-    def __init__(self, settings: SandboxSettings, workspace: WorkspaceSettings, data_dir: Path) -> None:
+    def __init__(self, settings: SandboxSettings, data_dir: Path) -> None:
         self._settings = settings
-        self._workspace = workspace
         self._view = look_at_host(settings, data_dir, Path.cwd())
         self.users = host_users(settings, data_dir)
         self._program: Program | None = None
@@ -319,15 +318,13 @@ class Bubblewrap:
         process = self._start_command(command, cgroup is not None)
         try:
             pid = await _release(process, cgroup)
-            watcher = Watcher(command, self._settings, self._workspace, pid, cgroup)
+            watcher = Watcher(command, self._settings, pid, cgroup)
             return await outcome_of(process.wait(), watcher, command.seconds)
         finally:
             await process.close()
 
     def _start_command(self, command: Command, has_cgroup: bool) -> BwrapProcess:
-        limited_command = limited(
-            command.arguments, self._settings, self._workspace, command.seconds, has_cgroup=has_cgroup
-        )
+        limited_command = limited(command.arguments, self._settings, command.seconds, has_cgroup=has_cgroup)
         return self._start(
             lambda files, filter_fd: bwrap_arguments(self._view, command, self._settings, files, filter_fd),
             limited_command,
@@ -342,7 +339,7 @@ class Bubblewrap:
     ) -> BwrapProcess:
         return self._start(
             lambda files, filter_fd: service_arguments(self._view, service, self._settings, files, filter_fd),
-            limited(service.arguments, self._settings, self._workspace, None, has_cgroup=has_cgroup),
+            limited(service.arguments, self._settings, None, has_cgroup=has_cgroup),
             descriptors.stderr,
             service.errors.last_line,
             user_id,

@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from quarterdeck.core.settings import SandboxSettings
-from quarterdeck.sandbox.adapter import Command, Service
+from quarterdeck.sandbox.adapter import SANDBOX_FOLDER, Command, Service
 
 # Inside. The user of the host is another one.
 _USER = "1000"
@@ -54,7 +54,7 @@ MADE_UP_FILES: Mapping[str, bytes] = {
 }
 ENVIRONMENT: Mapping[str, str] = {
     "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
-    # Caches of programs are no files of the workspace.
+    # Caches of programs are no files of the session.
     "HOME": "/tmp",  # noqa: S108 (in the sandbox)
     "TMPDIR": "/tmp",  # noqa: S108 (in the sandbox)
     "USER": "user",
@@ -63,7 +63,7 @@ ENVIRONMENT: Mapping[str, str] = {
     # Otherwise Python shows its output only at its end.
     "PYTHONUNBUFFERED": "1",
 }
-# Mount points below /workspace. Nothing can be written there.
+# Mount points below SANDBOX_FOLDER. Nothing can be written there.
 _MOUNT_POINTS_BYTES = 1024 * 1024
 RESERVED = "skills"
 
@@ -127,7 +127,7 @@ def bwrap_arguments(
         *_environment({}),
         *_system(view.links, view.layout, files),
         *_own_folders(settings),
-        *("--bind", str(command.folder), "/workspace", "--chdir", "/workspace"),
+        *("--bind", str(command.folder), SANDBOX_FOLDER, "--chdir", SANDBOX_FOLDER),
         *_read_only(command.read_only),
         *_READ_ONLY_REST,
     ]
@@ -145,14 +145,14 @@ def service_arguments(
         *_environment(service.environment),
         *_system(view.links, _layout(visible, view.private), files),
         *_own_folders(settings),
-        *_memory_folder("/workspace", settings.temporary_bytes),
+        *_memory_folder(SANDBOX_FOLDER, settings.temporary_bytes),
         *_layout(late, view.private),
-        *("--chdir", "/workspace"),
+        *("--chdir", SANDBOX_FOLDER),
         *_READ_ONLY_REST,
     ]
 
 
-_OWN_FOLDERS = ("/tmp", "/workspace")  # noqa: S108 (in the sandbox)
+_OWN_FOLDERS = ("/tmp", SANDBOX_FOLDER)  # noqa: S108 (in the sandbox)
 # Both are in memory and would have no bound.
 _READ_ONLY_REST = ("--remount-ro", "/dev", "--remount-ro", "/")
 
@@ -196,12 +196,12 @@ def _memory_folder(path: str, size: int) -> tuple[str, ...]:
 
 def _read_only(folders: Mapping[str, Path]) -> list[str]:
     """All of `skills` is read-only, also without a skill: files in it are not stored."""
-    roots = [f"/workspace/{name}" for name in sorted({RESERVED, *(path.split("/")[0] for path in folders)})]
+    roots = [f"{SANDBOX_FOLDER}/{name}" for name in sorted({RESERVED, *(path.split("/")[0] for path in folders)})]
     found: list[str] = []
     for root in roots:
         found += _memory_folder(root, _MOUNT_POINTS_BYTES)
     for path, source in folders.items():
-        found += ("--ro-bind", str(source), f"/workspace/{path}")
+        found += ("--ro-bind", str(source), f"{SANDBOX_FOLDER}/{path}")
     for root in roots:
         found += ("--remount-ro", root)
     return found

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
+from quarterdeck.core.settings import SandboxSettings
 
 # Bounds that the kernel keeps for each process of a sandbox. The first process inside sets them for itself and all that
 # follow, since a worker in a container often has no right to do it from outside.
@@ -33,18 +33,13 @@ _BEHIND_CGROUP = 64
 
 
 def limited(
-    arguments: Sequence[str],
-    settings: SandboxSettings,
-    workspace: WorkspaceSettings,
-    seconds: float | None,
-    *,
-    has_cgroup: bool,
+    arguments: Sequence[str], settings: SandboxSettings, seconds: float | None, *, has_cgroup: bool
 ) -> list[str]:
     """A command that sets the limits and becomes the given one. Without `seconds` it may use any processor time."""
     limits = {
         "u": settings.processes + OWN_PROCESSES + (_BEHIND_CGROUP if has_cgroup else 0),
         # In KiB.
-        "f": math.ceil(workspace.file_bytes / 1024),
+        "f": math.ceil(settings.file_bytes / 1024),
         "n": OPEN_FILES,
         "c": 0,
         "q": 0,

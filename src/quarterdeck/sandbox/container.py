@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequen
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings, variable
+from quarterdeck.core.settings import SandboxSettings, variable
 from quarterdeck.sandbox.adapter import (
+    SANDBOX_FOLDER,
     Command,
     CommandOutcome,
     Pipes,
@@ -40,9 +41,8 @@ _SERVICE_SCRIPT = '{ cat; kill -KILL $$; } | { "$@"; kill -KILL $$; }'
 
 
 class Container:
-    def __init__(self, settings: SandboxSettings, workspace: WorkspaceSettings, data_dir: Path) -> None:
+    def __init__(self, settings: SandboxSettings, data_dir: Path) -> None:
         self._settings = settings
-        self._workspace = workspace
         self.users = host_users(settings, data_dir)
         self._private = private_folders(data_dir, Path.cwd())
 
@@ -55,10 +55,8 @@ class Container:
 
     async def run(self, command: Command) -> CommandOutcome:
         name = _new_name()
-        process = await self._engine(
-            *run_arguments(self._settings, self._workspace, command, name), output=command.output.fileno()
-        )
-        watcher = Watcher(command, self._settings, self._workspace, None, None)
+        process = await self._engine(*run_arguments(self._settings, command, name), output=command.output.fileno())
+        watcher = Watcher(command, self._settings, None, None)
         try:
             outcome = await outcome_of(process.wait(), watcher, command.seconds)
         finally:
@@ -76,7 +74,7 @@ class Container:
     async def serve(self, service: Service) -> AsyncIterator[Pipes]:
         name = _new_name()
         with user_of(self.users, service.workspace_id) as user_id:
-            arguments = serve_arguments(self._settings, self._workspace, service, self._private, name, user_id)
+            arguments = serve_arguments(self._settings, service, self._private, name, user_id)
             async with open_pipes(service) as (pipes, descriptors, close_descriptor):
                 process = await self._engine(
                     *arguments,
@@ -116,22 +114,21 @@ def _new_name() -> str:
     return f"quarterdeck-sandbox-{secrets.token_hex(8)}"
 
 
-def run_arguments(settings: SandboxSettings, workspace: WorkspaceSettings, command: Command, name: str) -> list[str]:
+def run_arguments(settings: SandboxSettings, command: Command, name: str) -> list[str]:
     assert settings.container_image is not None, "check() comes first"
     return [
         *("run", *_isolation(settings, name, command.user_id, network=settings.network)),
-        *_limits(settings, workspace),
+        *_limits(settings),
         *_temporary(settings),
         *_mounts(command),
         *_environment(()),
-        *("--workdir", "/workspace", "--entrypoint", "timeout", settings.container_image),
+        *("--workdir", SANDBOX_FOLDER, "--entrypoint", "timeout", settings.container_image),
         *("-s", "KILL", str(math.ceil(command.seconds) + _GRACE_SECONDS), *command.arguments),
     ]
 
 
 def serve_arguments(
     settings: SandboxSettings,
-    workspace: WorkspaceSettings,
     service: Service,
     private: Sequence[Path],
     name: str,
@@ -144,13 +141,13 @@ def serve_arguments(
     hidden = hidden_folders([str(path) for path in service.readable], private)
     return [
         *("run", "--interactive", *_isolation(settings, name, user_id, network=service.network)),
-        *_limits(settings, workspace),
+        *_limits(settings),
         *_temporary(settings),
-        *("--tmpfs", f"/workspace:rw,nosuid,nodev,mode=1777,size={settings.temporary_bytes}"),
+        *("--tmpfs", f"{SANDBOX_FOLDER}:rw,nosuid,nodev,mode=1777,size={settings.temporary_bytes}"),
         *(part for mount in readable for part in mount),
         *(part for path in sorted(hidden) for part in ("--tmpfs", f"{path}:rw,nosuid,nodev,mode=0755,size=4096")),
         *_environment(service.environment),
-        *("--workdir", "/workspace", "--entrypoint", "bash", settings.container_image),
+        *("--workdir", SANDBOX_FOLDER, "--entrypoint", "bash", settings.container_image),
         *("-c", _SERVICE_SCRIPT, "bash", *service.arguments),
     ]
 
@@ -179,20 +176,20 @@ def _temporary(settings: SandboxSettings) -> Iterator[str]:
     yield from ("--shm-size", str(settings.temporary_bytes))
 
 
-def _limits(settings: SandboxSettings, workspace: WorkspaceSettings) -> Iterator[str]:
+def _limits(settings: SandboxSettings) -> Iterator[str]:
     processes = settings.processes + _OWN_PROCESSES
     yield from ("--pids-limit", str(processes))
     yield from ("--memory", str(settings.memory_bytes), "--memory-swap", str(settings.memory_bytes))
     yield from ("--cpu-shares", "512", "--oom-score-adj", "1000")
-    limits = {"fsize": workspace.file_bytes, "nofile": OPEN_FILES, "core": 0}
+    limits = {"fsize": settings.file_bytes, "nofile": OPEN_FILES, "core": 0}
     for name, value in limits.items():
         yield from ("--ulimit", f"{name}={value}:{value}")
 
 
 def _mounts(command: Command) -> Iterator[str]:
-    yield from ("--mount", f"type=bind,source={command.folder},target=/workspace")
+    yield from ("--mount", f"type=bind,source={command.folder},target={SANDBOX_FOLDER}")
     # Owned by root, so that only the mount points in it can be used.
     for name in sorted({RESERVED, *(path.split("/")[0] for path in command.read_only)}):
-        yield from ("--tmpfs", f"/workspace/{name}:rw,nosuid,nodev,mode=0755,size={_MOUNT_POINTS_BYTES}")
+        yield from ("--tmpfs", f"{SANDBOX_FOLDER}/{name}:rw,nosuid,nodev,mode=0755,size={_MOUNT_POINTS_BYTES}")
     for path, source in command.read_only.items():
-        yield from ("--mount", f"type=bind,source={source},target=/workspace/{path},readonly")
+        yield from ("--mount", f"type=bind,source={source},target={SANDBOX_FOLDER}/{path},readonly")

@@ -65,7 +65,7 @@ class Folders:
         self._users = users
         self._kept = kept
         self._idle: OrderedDict[UUID, Folder] = OrderedDict()
-        self._threads = ThreadPoolExecutor(_THREADS, "workspaces")
+        self._threads = ThreadPoolExecutor(_THREADS, "session-folders")
         self._removals = ThreadPoolExecutor(1, "removals")
         # Could not be removed. For example, a process that is being killed still wrote to it.
         self._left: deque[Path] = deque()
@@ -183,18 +183,16 @@ class Folders:
 
 def open_folders(settings: Settings, users: HostUsers | None) -> Folders:
     """`users`: those of the sandbox, who must be able to enter the folders. None: the user of the worker."""
-    return Folders(_base(settings, None if users is None else users.first), users, settings.workspace.kept_folders)
+    return Folders(_base(settings, None if users is None else users.first), users, settings.sandbox.kept_folders)
 
 
 def _base(settings: Settings, owner: int | None) -> Path:
-    if settings.workspace.folder is not None:
-        chosen = Path(settings.workspace.folder).expanduser().absolute()
+    if settings.sandbox.folder is not None:
+        chosen = Path(settings.sandbox.folder).expanduser().absolute()
         if owner is not None and not _can_enter(chosen, owner):
-            raise SettingsError(
-                f"QUARTERDECK_WORKSPACE_FOLDER={chosen}: the user {owner} of the sandbox cannot enter it"
-            )
+            raise SettingsError(f"QUARTERDECK_SANDBOX_FOLDER={chosen}: the user {owner} of the sandbox cannot enter it")
         return chosen
-    usual = settings.data_dir / "workspaces"
+    usual = settings.data_dir / "sandboxes"
     if owner is None or _can_enter(usual, owner):
         return usual
     return Path("/var/tmp") / f"quarterdeck-{os.geteuid()}"  # noqa: S108  checked by _open_own
@@ -216,7 +214,7 @@ def _open_own(base: Path) -> int:
     opened = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     if os.fstat(opened).st_uid != os.geteuid():
         os.close(opened)
-        raise SettingsError(f"{base} belongs to another user; set QUARTERDECK_WORKSPACE_FOLDER to a folder of your own")
+        raise SettingsError(f"{base} belongs to another user; set QUARTERDECK_SANDBOX_FOLDER to a folder of your own")
     os.fchmod(opened, _PASSAGE_MODE)
     return opened
 

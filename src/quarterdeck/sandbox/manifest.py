@@ -1,4 +1,4 @@
-"""The files of a session's workspace, and which paths and links it stores. Pure functions, no I/O."""
+"""The files of a session, and which paths and links are stored. Pure functions, no I/O."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -11,11 +11,6 @@ from msgspec import Struct
 from quarterdeck.core.pages import MAX_PATH_BYTES
 
 
-class WorkspaceKind(StrEnum):
-    NONE = "none"
-    SANDBOX = "sandbox"
-
-
 class FileKind(StrEnum):
     FILE = "file"
     LINK = "link"
@@ -24,7 +19,7 @@ class FileKind(StrEnum):
 
 
 class StoredFile(Struct, frozen=True, kw_only=True):
-    # Relative to the workspace, with `/` between its parts.
+    # Relative to the session's folder, with `/` between its parts.
     path: str
     kind: FileKind
     # In hex. None: not a file.
@@ -58,7 +53,7 @@ class FileChanges(Struct, frozen=True):
     deleted: list[str]
 
 
-# Which paths and links a workspace stores. Pure functions, no I/O.
+# Which paths and links are stored. Pure functions, no I/O.
 
 # PostgreSQL refuses index entries of more than 2,700 bytes.
 PATH_BYTES = MAX_PATH_BYTES
@@ -91,8 +86,8 @@ def check_path(path: str) -> None:
 
 
 def check_target(path: str, target: str) -> None:
-    """A link at `path` must point into the workspace. Other links on the way are not followed here, so a reader of
-    files still opens them beneath the folder."""
+    """A link at `path` must point into the session's folder. Other links on the way are not followed here, so a reader
+    of files still opens them beneath the folder."""
     size = _storable_bytes(target)
     if not 0 < size <= TARGET_BYTES:
         raise InvalidPath(f"its target is empty or longer than {TARGET_BYTES} bytes")
@@ -100,14 +95,14 @@ def check_target(path: str, target: str) -> None:
 
 
 def resolve_target(path: str, target: str) -> str:
-    """The path that a link at `path` points to. Empty: the workspace itself."""
+    """The path that a link at `path` points to. Empty: the session's folder itself."""
     if target.startswith("/"):
         raise InvalidPath("its target is not relative")
     parts = path.split("/")[:-1]
     for part in target.split("/"):
         if part == "..":
             if not parts:
-                raise InvalidPath("its target is outside the workspace")
+                raise InvalidPath("its target is outside the folder of the session")
             parts.pop()
         elif part not in ("", "."):
             parts.append(part)

@@ -1,4 +1,11 @@
-"""The exceptions of sandboxes and of the tools that use them."""
+"""The settings that a session has for its sandbox, and the exceptions of sandboxes and of the tools that use them."""
+
+from msgspec import Struct
+
+
+# Unknown fields are errors: a misspelled setting would be none.
+class SandboxOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """No settings yet."""
 
 
 class SandboxUnavailable(Exception):

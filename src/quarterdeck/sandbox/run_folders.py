@@ -1,4 +1,4 @@
-"""Where the tools of one run work: the workspace, the skills beside it, and the sandbox."""
+"""Where the tools of one run work: the folder of its session, the skills beside it, and the sandbox."""
 
 import asyncio
 import os
@@ -15,13 +15,13 @@ from quarterdeck.blobs.model import Blob
 from quarterdeck.core.errors import ErrorKind, ServiceError
 from quarterdeck.core.logging import log
 from quarterdeck.core.settings import SandboxSettings
-from quarterdeck.sandbox.adapter import Sandbox
+from quarterdeck.sandbox.adapter import SANDBOX_FOLDER, Sandbox
 from quarterdeck.sandbox.beneath import descriptor, reported
 from quarterdeck.sandbox.folders import Folders
 from quarterdeck.sandbox.manifest import parents_of_all
 from quarterdeck.sandbox.model import Refusal
 from quarterdeck.sandbox.scan import RESERVED
-from quarterdeck.sandbox.session_folder import Workspace
+from quarterdeck.sandbox.session_folder import SessionFolder
 from quarterdeck.skills.model import SkillFile, shown
 from quarterdeck.skills.session_skills import RunSkill, SkillReader
 
@@ -168,12 +168,9 @@ def folder_names(names: Iterable[str]) -> dict[str, str]:
 
 T = TypeVar("T")
 
-# Where commands see the workspace. Models name files by it, too.
-WORKSPACE = "/workspace"
-
 
 class Place(Struct, frozen=True):
-    workspace: Workspace
+    session_folder: SessionFolder
     skills: MountedSkills
     sandbox: Sandbox
     settings: SandboxSettings
@@ -183,20 +180,20 @@ class Place(Struct, frozen=True):
     delta_seconds: float
 
     async def read(self, path: str, work: Callable[[int, str], T]) -> T:
-        """Runs `work`, in a thread, with a folder and a path beneath it: those of the workspace or of a skill."""
+        """Runs `work`, in a thread, with a folder and a path beneath it: those of the session or of a skill."""
         skill, below = skill_path(path)
         if skill is None:
-            return await self.workspace.read(lambda folder: _work(folder.descriptor, path, path, work))
+            return await self.session_folder.read(lambda folder: _work(folder.descriptor, path, path, work))
         unpacked = await self.skills.folder(skill)
 
         def read() -> T:
             with descriptor(os.open(unpacked, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as opened:
                 return _work(opened, below, path, work)
 
-        return await self.workspace.folders.in_thread(read)
+        return await self.session_folder.folders.in_thread(read)
 
     def close(self) -> None:
-        self.workspace.close()
+        self.session_folder.close()
         self.skills.close()
 
 
@@ -206,12 +203,12 @@ def _work(folder: int, path: str, named: str, work: Callable[[int, str], T]) -> 
 
 
 def clean_path(path: str) -> str:
-    """A path relative to the workspace, without `.` and superfluous slashes. Empty: the workspace itself."""
-    if path == WORKSPACE or path.startswith(f"{WORKSPACE}/"):
-        path = path.removeprefix(WORKSPACE).lstrip("/")
+    """A path relative to the session's folder, without `.` and superfluous slashes. Empty: the folder itself."""
+    if path == SANDBOX_FOLDER or path.startswith(f"{SANDBOX_FOLDER}/"):
+        path = path.removeprefix(SANDBOX_FOLDER).lstrip("/")
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if path.startswith("/") or ".." in parts:
-        raise Refusal(f'"{shown(path)}" leaves the workspace. Paths are relative to it and have no "..".')
+        raise Refusal(f'"{shown(path)}" leaves the folder of the session. Paths are relative to it and have no "..".')
     try:
         "/".join(parts).encode()
     except UnicodeEncodeError as fault:

@@ -1,6 +1,6 @@
 """Finds what changed in a folder. Links are never followed, and no file is stored with a content that it never had.
 
-What cannot be stored (sockets, links that leave the workspace, names that are no text) is removed, so that the folder
+What cannot be stored (sockets, links that leave the folder, names that are no text) is removed, so that the folder
 always has exactly the stored files, on every worker.
 """
 
@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
 
-from quarterdeck.core.settings import WorkspaceSettings
+from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.beneath import descriptor
 from quarterdeck.sandbox.manifest import FileKind, InvalidPath, StoredFile, check_path, check_target
 from quarterdeck.sandbox.model import Refusal
@@ -84,9 +84,9 @@ def is_unchanged(known: Known | None, found: Found, began_ns: int) -> bool:
     return known is not None and known.signature == found.signature and known.signature.changed_ns + _TICK_NS < began_ns
 
 
-def scan(folder: int, settings: WorkspaceSettings, owner: int, stopped: Callable[[], bool]) -> Scan:
-    """Raises OutOfBounds as soon as the folder has more than a workspace may have. `owner`: the only user whose files
-    are stored."""
+def scan(folder: int, settings: SandboxSettings, owner: int, stopped: Callable[[], bool]) -> Scan:
+    """Raises OutOfBounds as soon as the folder has more than a session may have. `owner`: the only user whose files are
+    stored."""
     make_writable(folder)
     walk = _FolderScan(folder, settings, owner)
     while walk.folders:
@@ -107,7 +107,7 @@ def _target(folder: int, name: str, path: str) -> str:
 class _FolderScan:
     """Not recursive, and with one open folder at a time: folders can be nested deeply."""
 
-    def __init__(self, root: int, settings: WorkspaceSettings, owner: int) -> None:
+    def __init__(self, root: int, settings: SandboxSettings, owner: int) -> None:
         self._root = root
         self._settings = settings
         self._owner = owner
@@ -177,13 +177,14 @@ class _FolderScan:
                 limit = f'"{shown(found.path)}" has {size} bytes; a file can have {self._settings.file_bytes}'
                 raise out_of_bounds(limit)
             self._bytes += size
-            if self._bytes > self._settings.bytes:
-                raise out_of_bounds(f"more than {self._settings.bytes} bytes in all files together")
+            if self._bytes > self._settings.all_files_bytes:
+                raise out_of_bounds(f"more than {self._settings.all_files_bytes} bytes in all files together")
 
 
 def out_of_bounds(reason: str) -> OutOfBounds:
     return OutOfBounds(
-        f"the workspace would exceed its limits: {reason}. The call was undone: all files are as they were before it."
+        f"the files of the session would exceed their limits: {reason}. The call was undone: all files are as they "
+        "were before it."
     )
 
 

@@ -1,4 +1,4 @@
-"""The workspace of a session during one attempt at a run: a folder that has the stored files before every call."""
+"""The folder of a session during one attempt at a run. It has the stored files before every call."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -7,7 +7,7 @@ from uuid import UUID
 
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.service import NewBlob
-from quarterdeck.core.settings import WorkspaceSettings
+from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.checkout import CheckoutTarget, FileCopy, batches, checkout, read_contents
 from quarterdeck.sandbox.folders import Folder, Folders
 from quarterdeck.sandbox.manifest import FileChanges, FileKind, Manifest, StoredFile
@@ -38,8 +38,8 @@ class StoredFiles(Protocol):
         """Stores contents by their SHA-256, for changes that are recorded later."""
 
 
-class Workspace:
-    def __init__(self, folders: Folders, stored: StoredFiles, settings: WorkspaceSettings) -> None:
+class SessionFolder:
+    def __init__(self, folders: Folders, stored: StoredFiles, settings: SandboxSettings) -> None:
         # Also for temporary files, and for work in their threads.
         self.folders = folders
         self._stored = stored
@@ -149,8 +149,8 @@ class Workspace:
             for content in await self._store(folder, batch, there):
                 file = _stored_file(content.found, content)
                 files[file.path] = _updated(known.get(file.path), file, content.signature)
-        if sum(one.file.bytes for one in files.values()) > self._settings.bytes:
-            raise out_of_bounds(f"more than {self._settings.bytes} bytes in all files together")
+        if sum(one.file.bytes for one in files.values()) > self._settings.all_files_bytes:
+            raise out_of_bounds(f"more than {self._settings.all_files_bytes} bytes in all files together")
         written = [one.file for path, one in files.items() if not _is_stored(known.get(path), one)]
         deleted = [path for path in known if path not in files]
         folder.files = files
@@ -203,4 +203,4 @@ def _notice(found: Scan) -> str:
         return ""
     more = found.removed_count - len(found.removed)
     names = ", ".join(found.removed) + (f" and {more} more" if more else "")
-    return f"\n[Removed, because it cannot be kept in the workspace: {names}]"
+    return f"\n[Removed, because it cannot be kept with the files of the session: {names}]"

@@ -18,7 +18,7 @@ import psutil
 from msgspec import Struct
 
 from quarterdeck.core.logging import log
-from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
+from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.adapter import Command, CommandOutcome, Service
 from quarterdeck.sandbox.cgroups import OWN_PROCESSES, Cgroup
 
@@ -176,7 +176,6 @@ _PAUSE_SHARE = 4
 class Watcher(Struct, frozen=True):
     command: Command
     settings: SandboxSettings
-    workspace: WorkspaceSettings
     # Process 1 of the sandbox. None: something else bounds its processes.
     pid: int | None
     cgroup: Cgroup | None
@@ -219,7 +218,7 @@ class Watcher(Struct, frozen=True):
         return self._output() or self._disk()
 
     def _look_at_folder(self) -> str | None:
-        bounds = FolderBounds(self.workspace.bytes, self.workspace.files)
+        bounds = FolderBounds(self.settings.all_files_bytes, self.settings.files)
         with suppress(FileNotFoundError):
             folder = os.open(self.command.folder, os.O_RDONLY | os.O_DIRECTORY)
             try:
@@ -229,13 +228,13 @@ class Watcher(Struct, frozen=True):
             finally:
                 os.close(folder)
             if size.bytes > bounds.bytes:
-                return stopped(f"the workspace grew beyond {in_units(bounds.bytes)}")
+                return stopped(f"the files of the session grew beyond {in_units(bounds.bytes)}")
             if size.files > bounds.files:
-                return stopped(f"the workspace had more than {bounds.files} files")
+                return stopped(f"the session had more than {bounds.files} files")
             if size.has_unreadable:
-                return stopped("the workspace had a folder that its owner may not read")
+                return stopped("the session had a folder that its owner may not read")
             if size.depth > MAX_DEPTH:
-                return stopped(f"the workspace had folders more than {MAX_DEPTH} levels deep")
+                return stopped(f"the session had folders more than {MAX_DEPTH} levels deep")
         return None
 
     def _memory(self) -> str:
@@ -245,16 +244,16 @@ class Watcher(Struct, frozen=True):
         return stopped(f"it started more than {self.settings.processes} processes or threads")
 
     def _output(self) -> str | None:
-        if os.fstat(self.command.output.fileno()).st_size < self.workspace.file_bytes:
+        if os.fstat(self.command.output.fileno()).st_size < self.settings.file_bytes:
             return None
-        return stopped(f"its output exceeded {in_units(self.workspace.file_bytes)}")
+        return stopped(f"its output exceeded {in_units(self.settings.file_bytes)}")
 
     def _disk(self) -> str | None:
         """Files can be hidden from `folder_size`: deleted ones that are only mapped, or that wait in a socket."""
         with suppress(FileNotFoundError):
             found = os.statvfs(self.command.folder)
-            if found.f_bavail * found.f_frsize < self.workspace.free_bytes:
-                return stopped(f"the disk of the host has less than {in_units(self.workspace.free_bytes)} left")
+            if found.f_bavail * found.f_frsize < self.settings.free_bytes:
+                return stopped(f"the disk of the host has less than {in_units(self.settings.free_bytes)} left")
         return None
 
 

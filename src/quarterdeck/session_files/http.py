@@ -1,4 +1,4 @@
-"""The files of a session's workspace over HTTP."""
+"""The files of a session over HTTP."""
 
 from functools import partial
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""The files of a session's workspace: request and response bodies."""
+"""The files of a session: request and response bodies."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from quarterdeck.sandbox.manifest import FileKind
 
 
 class SessionFileBody(Struct, frozen=True, kw_only=True):
-    path: Annotated[str, Meta(description="Relative to the workspace, with `/` between its parts.")]
+    path: Annotated[str, Meta(description="Relative to the session's folder, with `/` between its parts.")]
     kind: Annotated[FileKind, Meta(description="Folders are listed only while they are empty.")]
     bytes: int
     mode: Annotated[int, Meta(ge=0, le=0o777, description="Permission bits, as a decimal number: 420 is 0644.")]

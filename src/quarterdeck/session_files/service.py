@@ -19,7 +19,7 @@ from quarterdeck.sandbox.manifest import FileKind, Manifest, ManifestFile
 from quarterdeck.session_files import store
 from quarterdeck.session_files.model import SessionFilePage
 
-# Links of a workspace. Pure functions, no I/O.
+# Links among the files of a session. Pure functions, no I/O.
 
 # The limit of Linux.
 _LINKS = 40
@@ -29,7 +29,7 @@ _PARTS = 2_000
 
 def follow_links(path: str, links: Mapping[str, str]) -> str | None:
     """The path without links, as the kernel would find it. `links`: the targets of all links, by path. None: it leaves
-    the workspace, or it has too many links or parts, such as links in a circle."""
+    the folder, or it has too many links or parts, such as links in a circle."""
     followed = 0
     found: list[str] = []
     parts = deque(path.split("/"))
@@ -66,7 +66,7 @@ class PrefixQuery(Query, frozen=True):
 
 @operation(
     summary="List the files of a session",
-    description="The files in its workspace, by path. They are those that the last finished tool call and the last "
+    description="Its files, by path. They are those that the last finished tool call and the last "
     "input have left: what a running call does is seen when the call has ended.",
     permission=Permission.WORKSPACE_READ,
     success="One page. next_cursor is null on the last page.",

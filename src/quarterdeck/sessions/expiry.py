@@ -12,7 +12,7 @@ from msgspec import Struct
 from quarterdeck.core.ids import LOWEST_ID
 from quarterdeck.core.retention import RetentionDays
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.session_files import records as workspace_files
+from quarterdeck.session_files import records as session_files
 from quarterdeck.sessions import expiry_store as store
 from quarterdeck.sessions.expiry_store import Expired
 
@@ -71,7 +71,7 @@ async def _clear(database: Database, session_id: UUID, days: int | None) -> int:
         # Again, with the lock: a run may have begun.
         if not await store.idle(connection, [session_id], days):
             return 0
-        return await workspace_files.clear(connection, session_id)
+        return await session_files.clear(connection, session_id)
 
     return await database.transaction(work, repeatable=True)
 

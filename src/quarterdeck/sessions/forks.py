@@ -13,7 +13,7 @@ from quarterdeck.core.settings import ForkSettings
 from quarterdeck.db.database import Connection
 from quarterdeck.events import log
 from quarterdeck.events.model import EventType, NewEvent
-from quarterdeck.session_files import records as workspace_files
+from quarterdeck.session_files import records as session_files
 from quarterdeck.sessions import rules, store
 from quarterdeck.sessions.model import ForkedFrom, LogEntry, NewSession, SessionBody, configuration_of
 
@@ -127,7 +127,7 @@ async def fork(
     for batch in batches(selection.events, _BATCH_EVENTS, _BATCH_BYTES):
         run_ids = [fork_run_id(fork_id, one.run_id) for one in batch]
         await store.copy_events(connection, origin.id, fork_id, batch, run_ids, new_ids, selection.hidden)
-    await workspace_files.copy_to_fork(connection, origin.id, fork_id)
+    await session_files.copy_to_fork(connection, origin.id, fork_id)
     if selection.cut_run is not None:
         # Without it, clients would take the run for an active one.
         cancelled = NewEvent(EventType.RUN_CANCELLED, {"discarded_input_ids": []})

@@ -37,12 +37,8 @@ def chosen(body: CreateSessionBody, agent: AgentConfiguration) -> AgentConfigura
 
 
 def inherited(agent: AgentConfiguration, overrides: Collection[ConfigurationField]) -> dict[str, Any]:
-    """The values of the fields that follow the agent. If its workspace is the default of the server, the session keeps
-    the one that it got when it was created."""
-    values = {field.value: getattr(agent, field) for field in ConfigurationField if field not in overrides}
-    if agent.workspace is None:
-        values.pop("workspace", None)
-    return values
+    """The values of the fields that follow the agent."""
+    return {field.value: getattr(agent, field) for field in ConfigurationField if field not in overrides}
 
 
 def inherited_summary(agent: AgentConfiguration, session: ListedSession) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from quarterdeck.agents.configuration import (
     McpServers,
     Model,
     OutputSchema,
+    Sandbox,
     SessionSkill,
-    SessionWorkspace,
     SetLimits,
     Skills,
     ToolPolicy,
@@ -29,7 +29,7 @@ from quarterdeck.core.example_ids import ADA, AGENT, MORNING, RUN, SESSION, WORK
 from quarterdeck.core.text_types import Line, Moment
 from quarterdeck.models.model import MaxOutputTokens, ModelOptions, ReasoningEffort, Temperature
 from quarterdeck.runs.model import RunState, Usage
-from quarterdeck.sandbox.manifest import WorkspaceKind
+from quarterdeck.sandbox.model import SandboxOptions
 from quarterdeck.tools.model import ToolRule
 
 Title = Line | None
@@ -47,9 +47,9 @@ class CreateSessionBody(Struct, frozen=True):
     tool_policy: ToolPolicy | UnsetType = UNSET
     client_tools: ClientTools | UnsetType = UNSET
     limits: SetLimits | UnsetType = UNSET
-    workspace: Annotated[
-        SessionWorkspace | UnsetType,
-        Meta(description="The default is a setting of the server, otherwise `sandbox` if it has one."),
+    sandbox: Annotated[
+        Sandbox | UnsetType,
+        Meta(description="The default is a setting of the server, otherwise `{}` if it has a sandbox."),
     ] = UNSET
     agent: Annotated[
         AgentReference | UnsetType | None,
@@ -78,8 +78,8 @@ class ChangeSessionBody(Struct, frozen=True):
     tool_policy: ToolPolicy | UnsetType = UNSET
     client_tools: ClientTools | UnsetType = UNSET
     limits: SetLimits | UnsetType = UNSET
-    workspace: Annotated[
-        SessionWorkspace | UnsetType, Meta(description="For the next run. The files are kept with `none`, too.")
+    sandbox: Annotated[
+        Sandbox | UnsetType, Meta(description="For the next run. The files are kept with null, too.")
     ] = UNSET
     agent: Annotated[
         AgentReference | UnsetType | None,
@@ -151,7 +151,7 @@ class NewSession(Struct, frozen=True, kw_only=True):
     """A session to be stored. The columns always hold what the session uses, also what it has from its agent."""
 
     title: str | None
-    # Its workspace is set.
+    # Its sandbox is set.
     configuration: AgentConfiguration
     agent: AgentReference | None = None
     overrides: list[ConfigurationField] = []
@@ -172,7 +172,7 @@ class SessionBody(SessionSummary, frozen=True, kw_only=True):
     tool_policy: ToolPolicy
     client_tools: ClientTools
     limits: Limits
-    workspace: SessionWorkspace
+    sandbox: Sandbox
     mcp_servers: McpServers
     output_schema: OutputSchema
     usage: Annotated[Usage, Meta(description="Tokens of all its runs. Changes without a new revision.")]
@@ -253,7 +253,7 @@ EXAMPLES = (
         tool_policy={"add_note": ToolRule.ALLOW, "crm_*": ToolRule.ASK},
         client_tools=[],
         limits=Limits(run=Limit(max_cost_usd=2.0)),
-        workspace=WorkspaceKind.SANDBOX,
+        sandbox=SandboxOptions(),
         mcp_servers=[],
         output_schema=None,
         usage=Usage(5200, 4096, 840, 0.0107),

@@ -71,7 +71,7 @@ def changed_fields(before: SessionBody, after: SessionBody) -> list[str]:
         "tool_policy",
         "client_tools",
         "limits",
-        "workspace",
+        "sandbox",
         "mcp_servers",
         "output_schema",
         "agent",

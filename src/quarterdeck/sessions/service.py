@@ -29,8 +29,8 @@ from quarterdeck.models.output_schema import SchemaChecks
 from quarterdeck.runs import action_records as actions
 from quarterdeck.runs import lifecycle
 from quarterdeck.runs.model import RunSetup, UsedSkill
-from quarterdeck.sandbox.manifest import WorkspaceKind
-from quarterdeck.session_files import records as workspace_files
+from quarterdeck.sandbox.choice import SandboxOffer
+from quarterdeck.session_files import records as session_files
 from quarterdeck.sessions import forks, inheritance, rules, store
 from quarterdeck.sessions.model import (
     ChangeSessionBody,
@@ -44,7 +44,6 @@ from quarterdeck.sessions.model import (
     SessionPage,
     configuration_of,
 )
-from quarterdeck.sessions.sandbox_offer import SandboxOffer
 from quarterdeck.skills import service as skills
 from quarterdeck.tools.model import ToolRule
 
@@ -102,7 +101,7 @@ async def create_session(
             overrides = sorted(inheritance.given_fields(body))
         await _check_given(connection, models, workspace_id, body, AgentConfiguration())
         configuration = inheritance.chosen(body, agent)
-        configuration = msgspec.structs.replace(configuration, workspace=sandbox.chosen(configuration.workspace))
+        configuration = msgspec.structs.replace(configuration, sandbox=sandbox.chosen(configuration.sandbox))
         session = NewSession(
             title=body.title, configuration=configuration, agent=body.agent or None, overrides=overrides
         )
@@ -232,8 +231,8 @@ async def change_session(
         await _check_given(connection, models, principal.workspace_id, change, own)
         after = rules.changed(before, change, datetime.now(UTC))
         after = await _with_changed_agent(connection, before, after, change)
-        if after.workspace is not before.workspace:
-            sandbox.check(after.workspace)
+        if after.sandbox != before.sandbox:
+            sandbox.check(after.sandbox)
         after = msgspec.structs.replace(after, effective_model=models.effective(after.model))
         if after != before:
             after = msgspec.structs.replace(after, revision=before.revision + 1)
@@ -280,7 +279,7 @@ async def purge_deleted_sessions(database: Database) -> int:
         session_id = await store.lock_deleted(connection)
         if session_id is None:
             return None
-        for purge_rows in (store.purge_search, actions.purge, workspace_files.purge):
+        for purge_rows in (store.purge_search, actions.purge, session_files.purge):
             if await purge_rows(connection, session_id, _PURGE_BATCH) == _PURGE_BATCH:
                 return False
         return await store.purge(connection, session_id, _PURGE_BATCH)
@@ -313,7 +312,7 @@ async def run_setup(connection: Connection, models: ModelCatalog, session_id: UU
         instructions=configuration.instructions,
         skills=[UsedSkill(version.skill_id, version.name, version.version) for version in versions],
         client_tools=configuration.client_tools,
-        workspace=configuration.workspace or WorkspaceKind.NONE,
+        sandbox=configuration.sandbox or None,
         agent=followed.agent,
         mcp_servers=configuration.mcp_servers,
         output_schema=configuration.output_schema,

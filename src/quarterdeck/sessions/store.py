@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
+from msgspec import UNSET
 from psycopg.types.json import Jsonb
 
 from quarterdeck.agents.configuration import (
@@ -22,7 +23,7 @@ from quarterdeck.db import driver_errors
 from quarterdeck.db.database import Connection
 from quarterdeck.models.model import ModelOptions
 from quarterdeck.runs.model import RunState, Usage
-from quarterdeck.sandbox.manifest import WorkspaceKind
+from quarterdeck.sandbox.model import SandboxOptions
 from quarterdeck.sessions.model import (
     ActiveRun,
     ForkedFrom,
@@ -39,7 +40,7 @@ from quarterdeck.tools.model import ToolRule, ToolSpec
 
 _ADD = """
 INSERT INTO sessions
-    (model, instructions, settings, tool_policy, client_tools, limits, workspace, mcp_servers, output_schema,
+    (model, instructions, settings, tool_policy, client_tools, limits, sandbox, mcp_servers, output_schema,
      agent_id, agent_version, overrides, id, workspace_id, title, created_by, forked_from_session_id,
      forked_from_event_id)
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
@@ -50,7 +51,7 @@ DELETE FROM session_skills WHERE session_id IN (SELECT id FROM sessions WHERE wo
 """
 _CHANGE = """
 UPDATE sessions
-SET model = %s, instructions = %s, settings = %s, tool_policy = %s, client_tools = %s, limits = %s, workspace = %s,
+SET model = %s, instructions = %s, settings = %s, tool_policy = %s, client_tools = %s, limits = %s, sandbox = %s,
     mcp_servers = %s, output_schema = %s, agent_id = %s, agent_version = %s, overrides = %s,
     title_event_id = CASE WHEN title IS NOT DISTINCT FROM %s THEN title_event_id END,
     title = %s, archived_at = %s, revision = %s
@@ -66,12 +67,12 @@ _TOOL_POLICY = "SELECT tool_policy FROM sessions WHERE id = %s"
 # Changes no revision: the session has not changed, but its agent.
 _FOLLOW_AGENT = """
 UPDATE sessions
-SET model = %s, instructions = %s, settings = %s, tool_policy = %s, client_tools = %s, limits = %s, workspace = %s,
+SET model = %s, instructions = %s, settings = %s, tool_policy = %s, client_tools = %s, limits = %s, sandbox = %s,
     mcp_servers = %s, output_schema = %s
 WHERE workspace_id = %s AND id = %s
 """
 _SETTINGS = """
-SELECT workspace_id, model, instructions, settings, tool_policy, client_tools, limits, workspace, mcp_servers,
+SELECT workspace_id, model, instructions, settings, tool_policy, client_tools, limits, sandbox, mcp_servers,
        output_schema, agent_id, agent_version, overrides,
        EXISTS (SELECT FROM session_skills u WHERE u.session_id = sessions.id)
 FROM sessions WHERE id = %s
@@ -82,7 +83,7 @@ _PREVENT_DELETION = "SELECT FROM sessions WHERE id = %s FOR KEY SHARE"
 _GET = """
 SELECT s.id, s.workspace_id, s.title, s.model, s.settings, used.skills, s.archived_at, s.revision,
        a.id, s.agent_version, a.name, coalesce(s.agent_version, a.default_version, a.latest_version), s.overrides,
-       u.id, u.display_name, u.email, s.instructions, s.tool_policy, s.client_tools, s.limits, s.workspace,
+       u.id, u.display_name, u.email, s.instructions, s.tool_policy, s.client_tools, s.limits, s.sandbox,
        s.mcp_servers, s.output_schema, spent.input_tokens, spent.cached_tokens, spent.output_tokens, spent.cost_usd,
        s.forked_from_session_id, s.forked_from_event_id
 FROM sessions s JOIN users u ON u.id = s.created_by LEFT JOIN agents a ON a.id = s.agent_id
@@ -225,14 +226,14 @@ async def get(connection: Connection, workspace_id: UUID, session_id: UUID, defa
     row = await (await connection.execute(_GET, (workspace_id, session_id))).fetchone()
     if row is None:
         return None
-    instructions, tool_policy, client_tools, limits, workspace, mcp_servers, output_schema = row[16:23]
+    instructions, tool_policy, client_tools, limits, sandbox, mcp_servers, output_schema = row[16:23]
     return SessionBody(
         **_fields(row[:16], default_model),
         instructions=instructions,
         tool_policy=msgspec.convert(tool_policy, dict[str, ToolRule]),
         client_tools=msgspec.convert(client_tools, list[ToolSpec]),
         limits=msgspec.convert(limits, Limits),
-        workspace=WorkspaceKind(workspace),
+        sandbox=msgspec.convert(sandbox, SandboxOptions | None),
         mcp_servers=mcp_servers,
         output_schema=output_schema,
         usage=Usage(*row[23:27]),
@@ -299,7 +300,7 @@ async def settings(connection: Connection, session_id: UUID) -> StoredSettings |
     row = await (await connection.execute(_SETTINGS, (session_id,))).fetchone()
     if row is None:
         return None
-    workspace_id, model, instructions, options, tool_policy, client_tools, limits, workspace, *rest = row
+    workspace_id, model, instructions, options, tool_policy, client_tools, limits, sandbox, *rest = row
     mcp_servers, output_schema, agent_id, agent_version, overrides, has_skills = rest
     return StoredSettings(
         workspace_id=workspace_id,
@@ -311,7 +312,7 @@ async def settings(connection: Connection, session_id: UUID) -> StoredSettings |
             mcp_servers=mcp_servers,
             tool_policy=msgspec.convert(tool_policy, dict[str, ToolRule]),
             limits=msgspec.convert(limits, Limits),
-            workspace=WorkspaceKind(workspace),
+            sandbox=msgspec.convert(sandbox, SandboxOptions | None),
             output_schema=output_schema,
         ),
         agent=None if agent_id is None else AgentReference(agent_id, agent_version),
@@ -335,7 +336,7 @@ async def _add_skills(connection: Connection, session_id: UUID, skills: list[Ses
 
 def _columns(configuration: AgentConfiguration) -> tuple[Any, ...]:
     """From `model` to `output_schema`."""
-    assert configuration.workspace is not None
+    assert configuration.sandbox is not UNSET
     return (
         configuration.model,
         configuration.instructions,
@@ -343,7 +344,7 @@ def _columns(configuration: AgentConfiguration) -> tuple[Any, ...]:
         Jsonb(configuration.tool_policy),
         Jsonb(msgspec.to_builtins(configuration.client_tools)),
         Jsonb(msgspec.to_builtins(configuration.limits)),
-        configuration.workspace,
+        None if configuration.sandbox is None else Jsonb(msgspec.to_builtins(configuration.sandbox)),
         configuration.mcp_servers,
         None if configuration.output_schema is None else Jsonb(configuration.output_schema),
     )

@@ -1,4 +1,4 @@
-"""The tool `bash`: runs a command in the sandbox, in the folder of the workspace."""
+"""The tool `bash`: runs a command in the sandbox, in the folder of the session."""
 
 import asyncio
 import codecs
@@ -11,11 +11,11 @@ from typing import IO, Any
 from quarterdeck.blobs.model import PIECE_BYTES
 from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.core.text_types import storable
-from quarterdeck.sandbox.adapter import Command, CommandOutcome
+from quarterdeck.sandbox.adapter import SANDBOX_FOLDER, Command, CommandOutcome
 from quarterdeck.sandbox.beneath import descriptor, make_folders, replace_file
 from quarterdeck.sandbox.folders import Folder
 from quarterdeck.sandbox.model import Refusal
-from quarterdeck.sandbox.run_folders import WORKSPACE, Place
+from quarterdeck.sandbox.run_folders import Place
 from quarterdeck.tools.files import encoded
 from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.tool import (
@@ -40,7 +40,7 @@ _NOTICES_BYTES = 1024
 
 def bash(place: Place | None, settings: SandboxSettings) -> Tool:
     properties = {
-        "command": {"type": "string", "description": f"Run by bash in {WORKSPACE}."},
+        "command": {"type": "string", "description": f"Run by bash in {SANDBOX_FOLDER}."},
         "timeout_seconds": {
             "type": "number",
             "description": f"The command is ended after this time. At most {settings.command_seconds:g}, the default.",
@@ -48,7 +48,7 @@ def bash(place: Place | None, settings: SandboxSettings) -> Tool:
     }
     network = "with access to the network" if settings.network else "without network"
     description = (
-        f"Run a command in the workspace, in a sandbox {network}. Only files in {WORKSPACE} are kept; processes end "
+        f"Run a command in the sandbox, {network}. Only files in {SANDBOX_FOLDER} are kept; processes end "
         "with the call. The result has its output and, unless it is 0, its exit code."
     )
     spec = ToolSpec(BASH, description, parameters(properties, ["timeout_seconds"]))
@@ -68,7 +68,8 @@ async def _bash(place: Place, arguments: dict[str, Any], context: CallContext) -
     mounts = await place.skills.mounts()
 
     async def run(folder: Folder) -> tuple[CommandOutcome, str]:
-        with tempfile.TemporaryFile(dir=place.workspace.folders.spools) as output:
+        folders = place.session_folder.folders
+        with tempfile.TemporaryFile(dir=folders.spools) as output:
             order = Command(
                 arguments=["bash", "-c", command],
                 folder=folder.path,
@@ -85,9 +86,9 @@ async def _bash(place: Place, arguments: dict[str, Any], context: CallContext) -
                 showing.cancel()
                 await asyncio.wait({showing})
             limit = max(_NOTICES_BYTES, min(place.settings.output_bytes, place.result_bytes - _NOTICES_BYTES))
-            return outcome, await place.workspace.folders.run(folder, lambda: _keep(folder, output, limit, context.key))
+            return outcome, await folders.run(folder, lambda: _keep(folder, output, limit, context.key))
 
-    (outcome, text), changes, notice = await place.workspace.change(run)
+    (outcome, text), changes, notice = await place.session_folder.change(run)
     return Output(f"{_result(outcome, text)}{notice}", changes)
 
 
@@ -118,7 +119,7 @@ async def _show(output: IO[bytes], on_output: Callable[[str], None], interval_se
 
 
 def _keep(folder: Folder, output: IO[bytes], limit: int, key: str) -> str:
-    """The output as the model is shown it. If it is cut, the whole goes into the workspace."""
+    """The output as the model is shown it. If it is cut, the whole becomes a file of the session."""
     size = os.fstat(output.fileno()).st_size
     text = _text(os.pread(output.fileno(), limit, 0))
     if size <= limit and len(text.encode()) <= limit:

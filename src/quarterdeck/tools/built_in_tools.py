@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from quarterdeck.core.settings import SandboxSettings
-from quarterdeck.sandbox.run_folders import WORKSPACE, Place
+from quarterdeck.sandbox.adapter import SANDBOX_FOLDER
+from quarterdeck.sandbox.run_folders import Place
 from quarterdeck.sandbox.scan import RESERVED
 from quarterdeck.tools.bash import BASH, OUTPUT_FOLDER, bash
 from quarterdeck.tools.files import (
@@ -24,10 +25,10 @@ from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.skill_files import LIST_SKILL_FILES, READ_SKILL_FILE
 from quarterdeck.tools.tool import CallContext, Effect, Tool, parameters
 
-# The tools of a session with a workspace, and the instructions about it.
+# The tools of a session with a sandbox, and the instructions about it.
 
 
-def workspace_tools(place: Place | None, settings: SandboxSettings) -> list[Tool]:
+def sandbox_tools(place: Place | None, settings: SandboxSettings) -> list[Tool]:
     """`place` is None if the worker has no sandbox. Then every call is refused."""
     return [
         bash(place, settings),
@@ -39,14 +40,14 @@ def workspace_tools(place: Place | None, settings: SandboxSettings) -> list[Tool
     ]
 
 
-def workspace_instructions(settings: SandboxSettings) -> str:
+def sandbox_instructions(settings: SandboxSettings) -> str:
     network = "It has access to the network." if settings.network else "It has no network."
     return (
-        f"You have a workspace: a folder of this session, {WORKSPACE}, whose files stay from call to call and from run "
-        f"to run. {BASH} runs commands in it, in a sandbox. {network} Each command starts anew: only files in the "
-        "workspace are kept, and no process, variable or file elsewhere. Paths of the file tools are relative to the "
-        f"workspace; prefer {WRITE_FILE} and {EDIT_FILE} to commands that write files. Files that people attach are in "
-        f"attachments/, long outputs in {OUTPUT_FOLDER}/. {RESERVED}/ cannot be written."
+        f"You have a sandbox with a folder of this session, {SANDBOX_FOLDER}, whose files stay from call to call and "
+        f"from run to run. {BASH} runs commands in it. {network} Each command starts anew: only files in "
+        f"{SANDBOX_FOLDER} are kept, and no process, variable or file elsewhere. Paths of the file tools are relative "
+        f"to {SANDBOX_FOLDER}; prefer {WRITE_FILE} and {EDIT_FILE} to commands that write files. Files that people "
+        f"attach are in attachments/, long outputs in {OUTPUT_FOLDER}/. {RESERVED}/ cannot be written."
     )
 
 

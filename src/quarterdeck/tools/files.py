@@ -1,4 +1,4 @@
-"""The tools for files of the workspace and of skills: reading, writing, editing, listing and searching."""
+"""The tools for files of the session and of skills: reading, writing, editing, listing and searching."""
 
 import os
 import stat
@@ -9,6 +9,7 @@ from typing import IO, Any
 from quarterdeck.blobs.model import PIECE_BYTES
 from quarterdeck.core.limited_process import ProcessFailed, run_limited
 from quarterdeck.core.text_types import storable
+from quarterdeck.sandbox.adapter import SANDBOX_FOLDER
 from quarterdeck.sandbox.beneath import (
     descriptor,
     make_folders,
@@ -53,11 +54,11 @@ _SIGNATURES = {
 
 def read_file(place: Place | None) -> Tool:
     properties = {
-        "path": {"type": "string", "description": "Relative to the workspace."},
+        "path": {"type": "string", "description": f"Relative to {SANDBOX_FOLDER}."},
         "offset": {"type": "integer", "minimum": 1, "description": "The first line to read. By default 1."},
         "limit": {"type": "integer", "minimum": 1, "description": "How many lines. By default as many as fit."},
     }
-    spec = ToolSpec(READ_FILE, "Read a text file in the workspace.", parameters(properties, ["offset", "limit"]))
+    spec = ToolSpec(READ_FILE, "Read a text file in the sandbox.", parameters(properties, ["offset", "limit"]))
     return sandboxed_tool(spec, Effect.READS, place, _read)
 
 
@@ -131,7 +132,7 @@ def _kind(head: bytes) -> str:
     return next((f" ({kind})" for start, kind in _SIGNATURES.items() if head.startswith(start)), "")
 
 
-# The tool `write_file`: creates or replaces a text file of the workspace.
+# The tool `write_file`: creates or replaces a text file of the session.
 
 WRITE_FILE = "write_file"
 # Longest sum of both texts. Nobody would read a longer diff.
@@ -140,10 +141,10 @@ _DIFF_BYTES = 512 * 1024
 
 def write_file(place: Place | None) -> Tool:
     properties = {
-        "path": {"type": "string", "description": "Relative to the workspace. Missing folders are created."},
+        "path": {"type": "string", "description": f"Relative to {SANDBOX_FOLDER}. Missing folders are created."},
         "content": {"type": "string", "description": "The whole content of the file."},
     }
-    spec = ToolSpec(WRITE_FILE, "Create a text file in the workspace, or replace it.", parameters(properties))
+    spec = ToolSpec(WRITE_FILE, "Create a text file in the sandbox, or replace it.", parameters(properties))
     return sandboxed_tool(spec, Effect.WRITES, place, _write)
 
 
@@ -159,7 +160,7 @@ async def _write(place: Place, arguments: dict[str, Any], context: CallContext) 
         diff = short_diff(path, before, content)
         return f"{text}\n{diff}" if diff else text
 
-    text, changes, notice = await place.workspace.write(write)
+    text, changes, notice = await place.session_folder.write(write)
     return Output(text + notice, changes)
 
 
@@ -202,7 +203,7 @@ def short_diff(path: str, before: bytes, after: bytes) -> str:
         return ""
 
 
-# The tool `edit_file`: replaces a part of a text file of the workspace. The result is a diff.
+# The tool `edit_file`: replaces a part of a text file of the session. The result is a diff.
 
 EDIT_FILE = "edit_file"
 # Larger files are data. Commands can change them.
@@ -211,11 +212,11 @@ _MAX_BYTES = 4 * 1024 * 1024
 
 def edit_file(place: Place | None) -> Tool:
     properties = {
-        "path": {"type": "string", "description": "Relative to the workspace."},
+        "path": {"type": "string", "description": f"Relative to {SANDBOX_FOLDER}."},
         "old": {"type": "string", "description": "The text to replace. It must occur exactly once."},
         "new": {"type": "string", "description": "The text in its place."},
     }
-    description = "Replace one part of a text file in the workspace. The result is a diff."
+    description = "Replace one part of a text file in the sandbox. The result is a diff."
     return sandboxed_tool(ToolSpec(EDIT_FILE, description, parameters(properties)), Effect.WRITES, place, _edit)
 
 
@@ -239,7 +240,7 @@ async def _edit(place: Place, arguments: dict[str, Any], context: CallContext) -
         put_file(folder, path, content)
         return short_diff(path, before.encode(), content) or f'Changed "{shown(path)}" ({len(content)} bytes).'
 
-    text, changes, notice = await place.workspace.write(edit)
+    text, changes, notice = await place.session_folder.write(edit)
     return Output(text + notice, changes)
 
 
@@ -254,16 +255,16 @@ def _edit_file_read(folder: int, path: str) -> str:
         raise Refusal(f'"{shown(path)}" is not a text file.') from fault
 
 
-# The tool `list_files`: the files of the workspace or of a skill, with their sizes.
+# The tool `list_files`: the files of the session or of a skill, with their sizes.
 
 LIST_FILES = "list_files"
-# Further ones are counted by folder. A skill has at most ten thousand files, a workspace twenty thousand by default.
+# Further ones are counted by folder. A skill has at most ten thousand files, a session twenty thousand by default.
 _MAX_FILES = 100_000
 
 
 def list_files(place: Place | None) -> Tool:
-    path = {"type": "string", "description": "A folder, relative to the workspace. By default the workspace itself."}
-    description = "List the files in a folder of the workspace and in the folders below it, with their sizes."
+    path = {"type": "string", "description": f"A folder, relative to {SANDBOX_FOLDER}, the default."}
+    description = "List the files in a folder of the sandbox and in the folders below it, with their sizes."
     spec = ToolSpec(LIST_FILES, description, parameters({"path": path}, ["path"]))
     return sandboxed_tool(spec, Effect.READS, place, _list)
 
@@ -321,7 +322,7 @@ def _summary(found: dict[str, int | None]) -> list[str]:
     return sorted([*files, *(f"{_line(name, None)}/ ({count} files)" for name, count in folders.items())])
 
 
-# The tool `search_files`: lines of files in the workspace or of a skill that match a regular expression.
+# The tool `search_files`: lines of files of the session or of a skill that match a regular expression.
 
 SEARCH_FILES = "search_files"
 _SECONDS = 20.0
@@ -334,9 +335,12 @@ def search_files(place: Place | None) -> Tool:
             "type": "string",
             "description": "A regular expression, as Python has them. Searched line by line.",
         },
-        "path": {"type": "string", "description": "A folder or file. By default the whole workspace, without skills."},
+        "path": {
+            "type": "string",
+            "description": f"A folder or file. By default all of {SANDBOX_FOLDER}, without skills.",
+        },
     }
-    description = "Search text files in the workspace. The result has a line `path:number:line` for each match."
+    description = "Search text files in the sandbox. The result has a line `path:number:line` for each match."
     spec = ToolSpec(SEARCH_FILES, description, parameters(properties, ["path"]))
     return sandboxed_tool(spec, Effect.READS, place, _search)
 

@@ -92,7 +92,7 @@ def by_unique_name(skills: Sequence[RunSkill]) -> dict[str, RunSkill]:
 
 def skill_instructions(skills: Sequence[RunSkill], folders: Mapping[str, str] | None = None) -> str:
     """The part of the instructions that lists the skills. Empty if there are none. `folders`: their folders in the
-    workspace, by unique name. None: the session has no workspace."""
+    sandbox, by unique name. None: the session has no sandbox."""
     if not skills:
         return ""
     lines = [
@@ -102,7 +102,7 @@ def skill_instructions(skills: Sequence[RunSkill], folders: Mapping[str, str] | 
     use = (
         "You can read these files but not run them."
         if folders is None
-        else "The files are also in your workspace, in the folder named with the skill, read-only: run scripts there "
+        else "The files are also in your sandbox, in the folder named with the skill, read-only: run scripts there "
         "with bash, for example `python3 skills/NAME/scripts/example.py`."
     )
     return "\n".join(

@@ -169,7 +169,7 @@ def _stated_rule(tool: Tool, policy: Mapping[str, ToolRule], sandbox_rule: ToolR
     return ToolRule.ALLOW if is_clients or tool.effect is Effect.READS else ToolRule.ASK
 
 
-# What the tools of a workspace have in common.
+# What the tools of the sandbox have in common.
 
 Work = Callable[[Place, dict[str, Any], CallContext], Awaitable[str | Output]]
 

@@ -31,24 +31,23 @@ from quarterdeck.models.registry import ModelRegistry
 from quarterdeck.models.retry import step_with_retries
 from quarterdeck.runs import calls
 from quarterdeck.runs.lifecycle import Lease
-from quarterdeck.sandbox.manifest import WorkspaceKind
 from quarterdeck.sandbox.run_folders import Place, folder_names
 from quarterdeck.sandbox.scan import RESERVED
-from quarterdeck.sandbox.session_folder import Workspace
+from quarterdeck.sandbox.session_folder import SessionFolder
 from quarterdeck.skills.session_skills import RunSkill, SkillReader
 from quarterdeck.tools.built_in_tools import (
     ADD_NOTE,
     BUILT_IN_TOOLS,
     current_time,
-    workspace_instructions,
-    workspace_tools,
+    sandbox_instructions,
+    sandbox_tools,
 )
 from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.skill_files import by_unique_name, skill_instructions, skill_tools
 from quarterdeck.tools.tool import CallContext, Effect, Tool, Toolbox, client_tool, parameters, text_argument
 from quarterdeck.worker import journal
 from quarterdeck.worker.mcp_tools import McpTools
-from quarterdeck.worker.run_files import AttachmentLoader, ResultImages, Workspaces
+from quarterdeck.worker.run_files import AttachmentLoader, ResultImages, SessionFolders
 
 # A model that rejects even this much is misconfigured; a shorter conversation would not help.
 _MIN_CONTEXT_TOKENS = 500
@@ -113,8 +112,8 @@ class Agent:
         return self._settings.tool_result_bytes
 
     @property
-    def workspace(self) -> Workspace | None:
-        return None if self._place is None else self._place.workspace
+    def session_folder(self) -> SessionFolder | None:
+        return None if self._place is None else self._place.session_folder
 
     def close(self) -> None:
         """Gives the folder back to the worker."""
@@ -213,15 +212,15 @@ class AgentLoader:
         models: ModelRegistry,
         model_settings: ModelSettings,
         sandbox_settings: SandboxSettings,
-        workspaces: Workspaces | None,
+        session_folders: SessionFolders | None,
         mcp_tools: McpTools,
     ) -> None:
-        """`workspaces` is None if the worker has no sandbox."""
+        """`session_folders` is None if the worker has no sandbox."""
         self._mcp_tools = mcp_tools
         self._database = database
         self._blobs = blobs
         self._sandbox_settings = sandbox_settings
-        self._workspaces = workspaces
+        self._session_folders = session_folders
         self._skills = skills
         self._models = models
         self._model_settings = model_settings
@@ -239,17 +238,17 @@ class AgentLoader:
         model = await self._models.resolve(setup.model, setup.settings)
         of_servers = await self._mcp_tools.load(lease)
         schema = setup.output_schema
-        has_workspace = setup.workspace is WorkspaceKind.SANDBOX
         place = None
         tools: list[Tool] = []
         instructions = [setup.instructions or ""]
-        if has_workspace:
-            if self._workspaces is not None:
-                place = self._workspaces.place(lease, {folder: named[name] for name, folder in folders.items()})
-            tools += workspace_tools(place, self._sandbox_settings)
-            instructions.append(workspace_instructions(self._sandbox_settings))
+        if setup.sandbox is not None:
+            if self._session_folders is not None:
+                place = self._session_folders.place(lease, {folder: named[name] for name, folder in folders.items()})
+            tools += sandbox_tools(place, self._sandbox_settings)
+            instructions.append(sandbox_instructions(self._sandbox_settings))
         paths = {name: f"{RESERVED}/{folder}" for name, folder in folders.items()}
-        instructions += [skill_instructions(skills, paths if has_workspace else None), of_servers.instructions]
+        instructions.append(skill_instructions(skills, None if setup.sandbox is None else paths))
+        instructions.append(of_servers.instructions)
         return Agent(
             model,
             "\n\n".join(filter(None, instructions)),

@@ -37,7 +37,7 @@ from quarterdeck.worker.agent import AgentLoader
 from quarterdeck.worker.mcp_tools import McpTools
 from quarterdeck.worker.queue_store import TurnsJobManager, check_queue, make_connector
 from quarterdeck.worker.run_driver import RunDriver
-from quarterdeck.worker.run_files import Workspaces
+from quarterdeck.worker.run_files import SessionFolders
 
 QUEUE = "runs"
 # Short: runs must resume within five seconds after the database is back.
@@ -73,9 +73,9 @@ async def _work(settings: Settings) -> None:
     files = BundleFiles(database, blobs, settings.bundle, settings.data_dir, _READ_THREADS)
     sandbox = await _find_sandbox(settings)
     skills = SkillReader(database, files)
-    workspaces = None if sandbox is None else Workspaces(database, blobs, skills, sandbox, settings)
+    folders = None if sandbox is None else SessionFolders(database, blobs, skills, sandbox, settings)
     mcp_tools = McpTools(database, settings, sandbox)
-    agents = AgentLoader(database, blobs, skills, models, settings.model, settings.sandbox, workspaces, mcp_tools)
+    agents = AgentLoader(database, blobs, skills, models, settings.model, settings.sandbox, folders, mcp_tools)
     rule = ToolRule(settings.sandbox.rule)
     driver = RunDriver(database, agents, settings.run, settings.action, settings.worker, rule)
     await database.open()
@@ -86,8 +86,8 @@ async def _work(settings: Settings) -> None:
         asyncio.create_task(_give_turns(database, driver)),
         asyncio.create_task(_deliver_webhooks(database, settings)),
     ]
-    if workspaces is not None:
-        background.append(asyncio.create_task(_sweep_copies(workspaces, settings.workspace.sweep_seconds)))
+    if folders is not None:
+        background.append(asyncio.create_task(_sweep_copies(folders, settings.sandbox.sweep_seconds)))
 
     def stop() -> None:
         # Only once: a second cancellation would interrupt the hand-back of runs.
@@ -110,14 +110,14 @@ async def _work(settings: Settings) -> None:
         files.close()
         await notifier.close()
         await database.close()
-        if workspaces is not None:
-            await workspaces.close()
+        if folders is not None:
+            await folders.close()
 
 
 async def _find_sandbox(settings: Settings) -> Sandbox | None:
     """None: there is none. Calls of the tools that need one are refused then."""
     try:
-        return await find_sandbox(settings.sandbox, settings.workspace, settings.data_dir)
+        return await find_sandbox(settings.sandbox, settings.data_dir)
     except SandboxUnavailable as fault:
         raise SettingsError(f"QUARTERDECK_SANDBOX_KIND={settings.sandbox.kind}: {fault}") from fault
 
@@ -182,11 +182,11 @@ async def _recover_runs(database: Database, settings: Settings) -> None:
         await asyncio.sleep(settings.worker.sweep_seconds)
 
 
-async def _sweep_copies(workspaces: Workspaces, pause_seconds: float) -> None:
+async def _sweep_copies(folders: SessionFolders, pause_seconds: float) -> None:
     while True:
         await asyncio.sleep(pause_seconds)
         try:
-            await workspaces.sweep()
+            await folders.sweep()
         except Exception as fault:
             log.warning("deleting copies of deleted files failed; trying again", exc_info=fault)
 

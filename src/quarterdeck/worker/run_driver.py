@@ -398,7 +398,7 @@ class _Attempt:
             self._agents.schemas,
             tell_unknown_outcome=self._settings.unknown_outcome == "tell_model",
             result_bytes=agent.result_bytes,
-            workspace=agent.workspace,
+            session_folder=agent.session_folder,
             images=agent.images,
             sandbox_rule=self._sandbox_rule,
             delta_seconds=self._settings.delta_seconds,

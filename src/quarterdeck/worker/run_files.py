@@ -21,7 +21,7 @@ from quarterdeck.sandbox.adapter import Sandbox
 from quarterdeck.sandbox.folders import open_folders
 from quarterdeck.sandbox.manifest import Manifest
 from quarterdeck.sandbox.run_folders import MountedSkills, Place, SkillFolders
-from quarterdeck.sandbox.session_folder import Workspace
+from quarterdeck.sandbox.session_folder import SessionFolder
 from quarterdeck.session_files import records
 from quarterdeck.skills import service as skills
 from quarterdeck.skills.session_skills import RunSkill, SkillReader
@@ -133,10 +133,10 @@ class SessionFiles:
         await blob_service.put(self._database, self.blobs, contents, self._lease.workspace_id)
 
 
-# What a worker with a sandbox needs for the workspaces of sessions.
+# What a worker with a sandbox needs for the folders of sessions.
 
 
-class Workspaces:
+class SessionFolders:
     def __init__(
         self, database: Database, blobs: BlobStore, skills: SkillReader, sandbox: Sandbox, settings: Settings
     ) -> None:
@@ -145,13 +145,13 @@ class Workspaces:
         self._sandbox = sandbox
         self._settings = settings
         self._folders = open_folders(settings, sandbox.users)
-        self._skills = SkillFolders(self._folders, skills, settings.workspace.kept_folders)
+        self._skills = SkillFolders(self._folders, skills, settings.sandbox.kept_folders)
 
     def place(self, lease: Lease, session_skills: Mapping[str, RunSkill]) -> Place:
         """For one attempt. `session_skills`: by the names of their folders."""
         stored = SessionFiles(self._database, self._blobs, lease)
         return Place(
-            workspace=Workspace(self._folders, stored, self._settings.workspace),
+            session_folder=SessionFolder(self._folders, stored, self._settings.sandbox),
             skills=MountedSkills(self._skills, session_skills),
             sandbox=self._sandbox,
             settings=self._settings.sandbox,

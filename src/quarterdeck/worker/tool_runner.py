@@ -21,7 +21,7 @@ from quarterdeck.runs.calls import CallStates
 from quarterdeck.runs.lifecycle import Lease, Superseded
 from quarterdeck.sandbox.manifest import FileChanges, PathConflict
 from quarterdeck.sandbox.model import Refusal
-from quarterdeck.sandbox.session_folder import Workspace
+from quarterdeck.sandbox.session_folder import SessionFolder
 from quarterdeck.sessions import service as sessions
 from quarterdeck.tools.model import ToolRule
 from quarterdeck.tools.tool import CallContext, Effect, Output, Tool, Toolbox, bounded_result, failed_output, rule_of
@@ -75,21 +75,21 @@ class ToolRunner:
         *,
         tell_unknown_outcome: bool,
         result_bytes: int,
-        workspace: Workspace | None = None,
+        session_folder: SessionFolder | None = None,
         images: ResultImages | None = None,
         sandbox_rule: ToolRule = ToolRule.ALLOW,
         delta_seconds: float = 1.0,
     ) -> None:
-        """`workspace`: the one that the tools change. `images`: None if no tool returns any."""
+        """`session_folder`: the one that the tools change. `images`: None if no tool returns any."""
         self._database = database
         self._lease = lease
         self._tools = tools
         self._schemas = schemas
         self._tell_unknown_outcome = tell_unknown_outcome
         self._result_bytes = result_bytes
-        self._workspace = workspace
+        self._session_folder = session_folder
         self._images = images
-        # All tools of the workspace use one folder. The first of an attempt fills it, and one that fails discards it:
+        # All tools of the sandbox use one folder. The first of an attempt fills it, and one that fails discards it:
         # those that only read take turns, too.
         self._folder = asyncio.Lock()
         self._sandbox_rule = sandbox_rule
@@ -241,12 +241,12 @@ class ToolRunner:
             try:
                 entry = journal.entry_of(result)
                 revision = await call_log.record_result(self._database, self._lease, entry, changes)
-                if self._workspace is not None and changes is not None:
-                    self._workspace.stored(revision)
+                if self._session_folder is not None and changes is not None:
+                    self._session_folder.stored(revision)
                 return result
             except PathConflict:
-                assert self._workspace is not None, "only its tools change files"
-                self._workspace.undo()
+                assert self._session_folder is not None, "only its tools change files"
+                self._session_folder.undo()
                 result, changes = ToolResult(result.call_id, result.name, CONFLICT, is_error=True), None
                 continue
             except ServiceError as fault:

@@ -28,7 +28,7 @@ from tests.model.features.steps import (
     Submit,
     Version,
 )
-from tests.model.features.world import Session, World
+from tests.model.features.world import Json, Session, World
 
 Weighted = list[tuple[float, Step]]
 _RULES = ("allow", "ask", "deny")
@@ -65,7 +65,7 @@ class Draw:
         if not world.agents and self._random.random() < 0.4:
             return NewAgent(self._version())
         agent = 0 if world.agents else None
-        return NewSession(self._limits(), self._policy(), self._workspace(), agent)
+        return NewSession(self._limits(), self._policy(), self._sandbox(), agent)
 
     def _session(self, world: World) -> Session:
         alive = [one for one in world.sessions if not one.is_deleted]
@@ -136,11 +136,11 @@ class Draw:
         found: Weighted = [
             (0.6, ChangeSession(at, policy=self._policy())),
             (0.6, ChangeSession(at, limits={self._scope(): self._random.choice((*_RUN_LIMITS, *_HIGH_LIMITS))})),
-            (0.3, ChangeSession(at, workspace=self._workspace())),
+            (0.3, ChangeSession(at, sandbox=self._sandbox())),
             (0.2, ChangeSession(at, archived=session.shown["archived_at"] is None)),
             (2.0, ChangeSession(at, archived=False)) if session.shown["archived_at"] else (0, Drop(at)),
             (0.7, GrantWrites(self._random.randint(0, 5))),
-            (0.3, NewSession(self._limits(), self._policy(), self._workspace())),
+            (0.3, NewSession(self._limits(), self._policy(), self._sandbox())),
             (0.2, Drop(at)),
             (0.15, Delete(at)) if len(world.sessions) > 1 else (0, Drop(at)),
         ]
@@ -152,7 +152,7 @@ class Draw:
                 (2.5, PushVersion(agent, self._version())),
                 (0.5, ChangeAgent(agent, self._random.choice((None, 1, 2)))),
                 (0.2, SetAgent(at, self._random.choice((None, agent)))),
-                (0.3, ChangeSession(at, inherit=(self._random.choice(("limits", "tool_policy", "workspace")),))),
+                (0.3, ChangeSession(at, inherit=(self._random.choice(("limits", "tool_policy", "sandbox")),))),
                 (0.1, ChangeAgent(agent, archived=True)),
             ]
         return found
@@ -182,9 +182,9 @@ class Draw:
         names: list[Any] = [name for name in ("look_up", "book", "add_note", "*") if self._random.random() < 0.35]
         return {name: self._random.choice(_RULES) for name in names}
 
-    def _workspace(self) -> str:
-        return self._random.choice(("none", "sandbox"))
+    def _sandbox(self) -> Json | None:
+        return self._random.choice((None, {}))
 
     def _version(self) -> Version:
         limits = self._limits() if self._random.random() < 0.6 else Limits(*self._random.choices(_HIGH_LIMITS, k=2))
-        return Version(limits, self._policy(), self._workspace())
+        return Version(limits, self._policy(), self._sandbox())

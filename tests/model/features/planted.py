@@ -97,7 +97,7 @@ BUGS = {
         change=SqlChange("raise_limit_of_session", "coalesce(values_of_agent(s.id)->'limits', s.limits)", "s.limits"),
     ),
     "attachments-of-an-older-version": Bug(
-        "the workspace of the session is that of its last run",
+        "the sandbox of the session is that of its last run",
         "attachments_follow_the_shown_agent",
         change=SqlChange(
             "find_attachments",

@@ -160,11 +160,11 @@ def a_raise_never_lowers_a_limit(world: World) -> None:
 def attachments_follow_the_shown_agent(world: World) -> None:
     """With a folder every file is taken and placed; without one only those that the model takes."""
     for one in world.attached:
-        has_folder = one.workspace == "sandbox"
+        has_folder = one.sandbox is not None
         expected = 200 if has_folder or one.file != "binary" else 400
-        assert one.status == expected, f"{one.file} was answered {one.status}, and workspace is {one.workspace!r}"
+        assert one.status == expected, f"{one.file} was answered {one.status}, and sandbox is {one.sandbox!r}"
         for path in _paths(one):
-            assert (path is not None) == has_folder, f"{one.file} was put at {path}, and workspace is {one.workspace!r}"
+            assert (path is not None) == has_folder, f"{one.file} was put at {path}, and sandbox is {one.sandbox!r}"
 
 
 def names_of_attachments_fit(world: World) -> None:

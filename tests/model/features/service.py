@@ -47,7 +47,7 @@ from quarterdeck.tools.tool import Tool
 from quarterdeck.worker.agent import AgentLoader, add_note
 from quarterdeck.worker.mcp_tools import McpTools
 from quarterdeck.worker.run_driver import RunDriver
-from quarterdeck.worker.run_files import Workspaces
+from quarterdeck.worker.run_files import SessionFolders
 from quarterdeck.workspaces import service as workspaces
 from tests.model.features.provider import HeldProvider, driven_run
 from tests.world import app_url
@@ -270,12 +270,12 @@ async def running_service(owner_url: str, data_dir: Path) -> AsyncIterator[Servi
         stack.push_async_callback(database.close)
         connecting = psycopg.AsyncConnection.connect(owner_url, autocommit=True, options="-c search_path=app")
         service = Service(http, database, await stack.enter_async_context(await connecting))
-        sandbox = await find_sandbox(SandboxSettings(), settings.workspace, data_dir)
+        sandbox = await find_sandbox(SandboxSettings(), data_dir)
         blobs = open_blob_store(BlobSettings(), data_dir)
         files = BundleFiles(database, blobs, settings.bundle, data_dir, 1)
         stack.callback(files.close)
         skills = SkillReader(database, files)
-        folders = None if sandbox is None else Workspaces(database, blobs, skills, sandbox, settings)
+        folders = None if sandbox is None else SessionFolders(database, blobs, skills, sandbox, settings)
         if folders is not None:
             stack.push_async_callback(folders.close)
         for context, compaction in product(CONTEXTS, COMPACTIONS):

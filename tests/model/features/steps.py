@@ -6,7 +6,7 @@ Limits are in tokens. Each answer of the stand-in provider uses 18.
 
 from typing import Any, ClassVar
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from quarterdeck.runs.action_records import expire_actions
 from tests.model.features.provider import Reply
@@ -75,14 +75,14 @@ class OfAgent(Step, frozen=True):
 class NewSession(Step, frozen=True):
     limits: Limits = Limits()
     policy: dict[str, str] = {}
-    workspace: str = "none"
+    sandbox: Json | None = None
     # The session follows it. The other fields are the agent's then.
     agent: int | None = None
 
     async def perform(self, world: World) -> bool:
         body: Json = {"model": MODEL, "client_tools": _TOOLS}
         if self.agent is None:
-            body |= {"limits": self.limits.body(), "tool_policy": self.policy, "workspace": self.workspace}
+            body |= {"limits": self.limits.body(), "tool_policy": self.policy, "sandbox": self.sandbox}
         elif self.agent < len(world.agents) and not world.agents[self.agent].is_archived:
             body["agent"] = {"agent_id": world.agents[self.agent].ref}
         else:
@@ -115,7 +115,7 @@ class Submit(OfSession, frozen=True):
             body["attachments"] = [await _upload(world, self.file) for _ in range(self.copies)]
         answer = await world.send("POST", f"/v1/sessions/{session.ref}/events", body, may_fail=self.file is not None)
         if self.file is not None:
-            attached = Attached(session, session.shown["workspace"], answer.status_code, self.file, text)
+            attached = Attached(session, session.shown["sandbox"], answer.status_code, self.file, text)
             world.attached.append(attached)
         session.is_fresh = False
         return True
@@ -247,7 +247,7 @@ class ChangeSession(OfSession, frozen=True):
     policy: dict[str, str] | None = None
     # By scope. None: no limit.
     limits: dict[str, int | None] | None = None
-    workspace: str | None = None
+    sandbox: Json | UnsetType | None = UNSET
     inherit: tuple[str, ...] = ()
     archived: bool | None = None
 
@@ -257,8 +257,8 @@ class ChangeSession(OfSession, frozen=True):
             body["tool_policy"] = self.policy
         if self.limits is not None:
             body["limits"] = {scope: {"max_tokens": value} for scope, value in self.limits.items()}
-        if self.workspace is not None:
-            body["workspace"] = self.workspace
+        if self.sandbox is not UNSET:
+            body["sandbox"] = self.sandbox
         if self.archived is not None:
             body["archived"] = self.archived
         if self.inherit:
@@ -286,7 +286,7 @@ class SetAgent(OfSession, frozen=True):
 class Version(Struct, frozen=True):
     limits: Limits = Limits()
     policy: dict[str, str] = {}
-    workspace: str = "none"
+    sandbox: Json | None = None
 
     def body(self) -> Json:
         return {
@@ -294,7 +294,7 @@ class Version(Struct, frozen=True):
             "client_tools": _TOOLS,
             "limits": self.limits.body(),
             "tool_policy": self.policy,
-            "workspace": self.workspace,
+            "sandbox": self.sandbox,
         }
 
 

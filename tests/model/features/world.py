@@ -76,7 +76,7 @@ class Attached(Struct, frozen=True):
 
     session: Session
     # As it was shown.
-    workspace: str
+    sandbox: Json | None
     status: int
     file: str
     text: str

@@ -2,7 +2,7 @@
 
 import { limitText } from "../configuration/limit_fields.js";
 import { isSet, LABELS } from "../configuration/fields.js";
-import { workspaceName } from "../configuration/workspace_field.js";
+import { sandboxName } from "../configuration/sandbox_field.js";
 import { el, fill } from "../dom.js";
 import { prettyJson } from "../inbox/labels.js";
 import { objectNames } from "../names.js";
@@ -13,12 +13,12 @@ import { modelName } from "./versions.js";
 
 /** `names`: see `configurationNames`. */
 export function configurationView(version, names) {
-  const { settings, skills, mcp_servers: servers, tool_policy: policy, limits, workspace } = version;
+  const { settings, skills, mcp_servers: servers, tool_policy: policy, limits, sandbox } = version;
   const none = el("span", { class: "muted" }, "None");
   const rows = [
     ["Model", modelName(version)],
     ...settingRows(settings),
-    ["Workspace", workspaceName(workspace)],
+    ["Sandbox", sandboxName(sandbox)],
     ["Skills", skills.length === 0 ? none.cloneNode(true) : skills.map((one) => skillLink(one, names))],
     ["MCP servers", servers.length === 0 ? none.cloneNode(true) : servers.map((id) => serverLink(id, names))],
     ["Tool policy", Object.keys(policy).length === 0 ? none.cloneNode(true) : policyTags(policy)],

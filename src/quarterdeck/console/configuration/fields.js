@@ -7,7 +7,7 @@ import { jsonTextField, jsonTextValue } from "./json_text.js";
 import { limitFields, limitValues } from "./limit_fields.js";
 import { modelField, settingsFields, settingsValue } from "./model_fields.js";
 import { policyFields, policyValue } from "./policy_fields.js";
-import { workspaceField } from "./workspace_field.js";
+import { sandboxField, sandboxValue } from "./sandbox_field.js";
 
 const NO_LIMIT = { max_cost_usd: null, max_tokens: null };
 
@@ -18,7 +18,8 @@ export const EMPTY = {
   instructions: null,
   skills: [],
   mcp_servers: [],
-  workspace: null,
+  // The default of the server.
+  sandbox: undefined,
   tool_policy: {},
   client_tools: [],
   limits: { run: NO_LIMIT, session: NO_LIMIT },
@@ -26,7 +27,7 @@ export const EMPTY = {
 };
 
 /** Names of the fields in the order of the form. The second group is folded in dialogs. */
-export const MAIN_FIELDS = ["model", "settings", "instructions", "workspace", "skills", "mcp_servers"];
+export const MAIN_FIELDS = ["model", "settings", "instructions", "sandbox", "skills", "mcp_servers"];
 export const MORE_FIELDS = ["tool_policy", "client_tools", "limits", "output_schema"];
 
 /** The name of a field for people. */
@@ -36,7 +37,7 @@ export const LABELS = {
   instructions: "Instructions",
   skills: "Skills",
   mcp_servers: "MCP servers",
-  workspace: "Workspace",
+  sandbox: "Sandbox",
   tool_policy: "Tool policy",
   client_tools: "Client tools",
   limits: "Limits",
@@ -44,8 +45,8 @@ export const LABELS = {
 };
 
 /**
- * `build(value, options)` returns the controls, `read(data)` the value in the form, undefined if it is not loaded.
- * `options`: `{signal, instructionRows, hasDefaultWorkspace, toolNames}`.
+ * `build(value, options)` returns the controls, `read(data)` the value in the form, undefined if it is not loaded or not set.
+ * `options`: `{signal, instructionRows, toolNames}`.
  */
 export const FIELDS = {
   model: { build: (model, { signal }) => modelField(model, signal), read: (data) => data.get("model").trim() || null },
@@ -53,7 +54,7 @@ export const FIELDS = {
   instructions: { build: instructionsField, read: (data) => data.get("instructions").trim() || null },
   skills: { build: (skills, { signal }) => skillsField(skills, signal), read: skillsValue },
   mcp_servers: { build: (ids, { signal }) => serversField(ids, signal), read: serversValue },
-  workspace: { build: (kind, { hasDefaultWorkspace }) => workspaceField(kind, hasDefaultWorkspace || kind === null), read: (data) => data.get("workspace") || null },
+  sandbox: { build: sandboxField, read: sandboxValue },
   tool_policy: { build: (policy, { toolNames, signal }) => policyFields(policy, toolNames, signal), read: policyValue },
   client_tools: { build: clientToolsField, read: (data) => jsonTextValue(data, "client_tools", []) },
   limits: { build: bothLimits, read: (data) => ({ run: limitValues(data, "run"), session: limitValues(data, "session") }) },

@@ -11,21 +11,22 @@ import { EMPTY, FIELDS, isSet, LABELS, MAIN_FIELDS, MORE_FIELDS } from "./fields
  */
 export function configurationForm({ values, overrides = null, options: given }) {
   const names = [...MAIN_FIELDS, ...MORE_FIELDS];
-  const options = { ...given, toolNames: values.client_tools.map(({ name }) => name) };
-  const sections = Object.fromEntries(names.map((name) => [name, fieldSection(name, values[name] ?? EMPTY[name], options)]));
+  const all = { ...EMPTY, ...values };
+  const options = { ...given, toolNames: all.client_tools.map(({ name }) => name) };
+  const sections = Object.fromEntries(names.map((name) => [name, fieldSection(name, all[name], options)]));
   const nodes = (some) => some.map((name) => sections[name].node);
   if (overrides !== null) for (const name of names) sections[name].setOrigin(overrides.includes(name) ? "overridden" : "inherited");
-  const isUsed = MORE_FIELDS.some((name) => isSet(name, values[name] ?? EMPTY[name]));
+  const isUsed = MORE_FIELDS.some((name) => isSet(name, all[name]));
 
   return {
     node: [nodes(MAIN_FIELDS), options.isFolded ? folded(nodes(MORE_FIELDS), isUsed) : nodes(MORE_FIELDS)],
     /** The session follows an agent with these values, undefined while they are loaded. What it sets itself stays. */
     follow(agentValues) {
-      for (const name of names) sections[name].follow(agentValues && (agentValues[name] ?? EMPTY[name]));
+      for (const name of names) sections[name].follow(agentValues && { ...EMPTY, ...agentValues }[name]);
     },
     /** The session has no agent. */
     release(newValues) {
-      for (const name of names) sections[name].release(newValues[name] ?? EMPTY[name]);
+      for (const name of names) sections[name].release({ ...EMPTY, ...newValues }[name]);
     },
     /** The values of the fields that do not follow the agent. */
     values(data) {

@@ -27,7 +27,7 @@ export function policyFields(policy, clientTools, signal) {
     rows,
     names,
     add,
-    el("p", { class: "hint" }, "A tool name, or a prefix such as crm_*. Without a rule, tools that only read, tools of the caller and, unless the server is set otherwise, the workspace tools are allowed; all others ask, also those of MCP servers."),
+    el("p", { class: "hint" }, "A tool name, or a prefix such as crm_*. Without a rule, tools that only read, tools of the caller and, unless the server is set otherwise, the tools of the sandbox are allowed; all others ask, also those of MCP servers."),
   );
 }
 

@@ -4,7 +4,7 @@ import { configurationNames, serverLink, skillLink } from "../agents/configurati
 import { agentCrumbs } from "../agents/crumbs.js";
 import { get } from "../api.js";
 import { LABELS } from "../configuration/fields.js";
-import { workspaceName } from "../configuration/workspace_field.js";
+import { sandboxName } from "../configuration/sandbox_field.js";
 import { el, fill } from "../dom.js";
 import { pluralize } from "../format.js";
 import { prettyJson } from "../inbox/labels.js";
@@ -76,7 +76,12 @@ function textChange(diff, label) {
 }
 
 function side(name, field, value) {
-  const missing = field === "model" || field === "workspace" ? "Default" : "None";
-  const text = value === null ? missing : field === "workspace" ? workspaceName(value) : typeof value === "string" ? value : prettyJson(value);
+  const text = fieldText(field, value);
   return el("div", {}, el("h3", {}, name), longText(text, (part) => el("p", { class: value === null ? "muted" : "preformatted" }, visibleLines(part))));
+}
+
+function fieldText(field, value) {
+  if (field === "sandbox") return sandboxName(value);
+  if (value === null) return field === "model" ? "Default" : "None";
+  return typeof value === "string" ? value : prettyJson(value);
 }

@@ -36,7 +36,7 @@ async function loadBase(path, { query, signal }) {
 function draw(view, path, agent, base) {
   const { signal } = view;
   const name = el("input", { name: "name", required: true, maxlength: 200, autocomplete: "off" });
-  const form = configurationForm({ values: base ?? EMPTY, options: { signal, instructionRows: INSTRUCTION_ROWS, hasDefaultWorkspace: true, isFolded: false } });
+  const form = configurationForm({ values: base ?? EMPTY, options: { signal, instructionRows: INSTRUCTION_ROWS, isFolded: false } });
   const send = idempotentPost(path === null ? "/agents" : `${path}/versions`);
   const errorContainer = el("div", {});
   const number = (agent?.latest_version ?? 0) + 1;

@@ -1,6 +1,6 @@
 // The result of the tool `bash`: the output of the command and how it ended.
 
-// At the end, before a notice about the workspace: `[Exit code 2.]`, or with the reason why the command was stopped.
+// At the end, before a notice about removed files: `[Exit code 2.]`, or with the reason why the command was stopped.
 const EXIT = /\n?\[(?:([^\n[]{1,300}) )?Exit code (\d+)\.\](?=(?:\n\[[^\n]*\])*$)/;
 const STOPPED = /^The command was stopped because (.*)\.$/;
 const NO_OUTPUT = "[No output.]";

@@ -15,7 +15,7 @@ const MAX_IMAGE_BYTES = 32 * 1024 * 1024;
 const LANGUAGES = { dockerfile: "dockerfile", makefile: "makefile", "cmakelists.txt": "cmake" };
 
 /**
- * `file`: `{name, path, bytes, media_type, sha256, modified_at}`; `path` is null if it is not in the workspace. `load(headers)`
+ * `file`: `{name, path, bytes, media_type, sha256, modified_at}`; `path` is null if it is no file of the session. `load(headers)`
  * returns a response with the content, `loadImage()` a blob (null: the file is no image); `save()` downloads it.
  */
 export function openViewer(file, signal) {

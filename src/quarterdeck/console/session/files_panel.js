@@ -1,4 +1,4 @@
-// The files of a session's workspace as a tree beside the conversation, or in a drawer on narrow screens.
+// The files of a session as a tree beside the conversation, or in a drawer on narrow screens.
 
 import { get } from "../api.js";
 import { el, fill, uniqueId } from "../dom.js";
@@ -51,7 +51,7 @@ export class FilesPanel {
   }
 
   setSession(session) {
-    const isChanged = session.workspace !== this.#session.workspace;
+    const isChanged = (session.sandbox === null) !== (this.#session.sandbox === null);
     this.#session = session;
     if (isChanged) this.changed();
   }
@@ -111,7 +111,7 @@ export class FilesPanel {
   }
 
   #draw({ items, isComplete }) {
-    const state = JSON.stringify([items, isComplete, this.#session.workspace]);
+    const state = JSON.stringify([items, isComplete, this.#session.sandbox]);
     if (state === this.#shown) return;
     this.#shown = state;
     const focused = this.#focusedPath();
@@ -140,8 +140,8 @@ export class FilesPanel {
   }
 
   #empty() {
-    const [title, text] = this.#session.workspace === "none"
-      ? ["No workspace", "The agent of this session has no folder. To let it work with files and run commands, choose Sandbox as its workspace in Edit session."]
+    const [title, text] = this.#session.sandbox === null
+      ? ["No sandbox", "The agent of this session has no folder. To let it work with files and run commands, turn on its sandbox in Edit session."]
       : ["No files yet", "Files that the agent writes and files that you attach to messages appear here."];
     return el("div", { class: "files-empty" }, el("h3", {}, title), el("p", { class: "muted" }, text));
   }

@@ -11,7 +11,7 @@ import { visibleName } from "../visible_text.js";
 import { LABELS } from "../configuration/fields.js";
 import { limitText } from "../configuration/limit_fields.js";
 import { settingRows } from "./run_details.js";
-import { workspaceName } from "../configuration/workspace_field.js";
+import { sandboxName } from "../configuration/sandbox_field.js";
 
 /** `setUsage(usage)` updates tokens and cost. */
 export function sessionDetails(session, signal) {
@@ -29,7 +29,7 @@ export function sessionDetails(session, signal) {
     session.overrides.length > 0 && row("Overridden", session.overrides.map((name) => LABELS[name] ?? name).join(", ")),
     row("Model", session.model ?? `Default (${session.effective_model})`),
     settingRows(session.settings).map(([name, value]) => row(name, value)),
-    row("Workspace", workspaceName(session.workspace)),
+    row("Sandbox", sandboxName(session.sandbox)),
     [el("dt", {}, "Tokens"), tokens],
     [el("dt", {}, "Cost"), cost],
     limitRows(session.limits),

@@ -1,4 +1,4 @@
-// Files of a session, from its workspace or attached to a message: where their contents are, thumbnails, downloads.
+// Files of a session, from its folder or attached to a message: where their contents are, thumbnails, downloads.
 
 import { ApiError, apiUrl, get, send } from "../api.js";
 import { tokenSessionId } from "../credential.js";
@@ -27,16 +27,16 @@ export class SessionFiles {
 
   /** `entry`: of the list of files. */
   viewEntry(entry) {
-    this.#view({ ...entry, name: baseName(entry.path), sources: [this.#inWorkspace(entry.path)] });
+    this.#view({ ...entry, name: baseName(entry.path), sources: [this.#inFolder(entry.path)] });
   }
 
   /** Shows the file of a tool call, whose path the model wrote. */
   async viewPath(path) {
-    const clean = path.replace(/^\/workspace\//, "").replace(/^(?:\.\/)+/, "");
+    const clean = path.replace(/^\/files\//, "").replace(/^(?:\.\/)+/, "");
     try {
       const { items } = await get(this.#path, { prefix: clean, limit: 1 }, this.#signal);
       if (items[0]?.path === clean && items[0].kind === "file") this.viewEntry(items[0]);
-      else notice(`${visibleText(clean)} is not in the workspace.`);
+      else notice(`${visibleText(clean)} is not among the files of this session.`);
     } catch (error) {
       if (!this.#signal.aborted) notice(error.message);
     }
@@ -79,13 +79,13 @@ export class SessionFiles {
     notice(`${visibleText(file.name)} was downloaded.`);
   }
 
-  /** A session token reads only the workspace. A deleted file is still in the workspace. */
+  /** A session token reads only the files of the session. A deleted upload is still among them. */
   #attached(attachment) {
-    const sources = [tokenSessionId() === null && { path: `/files/${attachment.file_id}/content`, query: {} }, attachment.path && this.#inWorkspace(attachment.path)];
+    const sources = [tokenSessionId() === null && { path: `/files/${attachment.file_id}/content`, query: {} }, attachment.path && this.#inFolder(attachment.path)];
     return { ...attachment, sources: sources.filter(Boolean) };
   }
 
-  #inWorkspace(path) {
+  #inFolder(path) {
     return { path: `${this.#path}/content`, query: { path } };
   }
 }

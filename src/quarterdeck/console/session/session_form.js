@@ -14,7 +14,7 @@ const INSTRUCTION_ROWS = 3;
  */
 export function sessionForm(session, agent, signal) {
   const title = el("input", { name: "title", maxlength: 200, value: session?.title ?? "", autofocus: true });
-  const options = { signal, instructionRows: INSTRUCTION_ROWS, hasDefaultWorkspace: session === null, isFolded: true };
+  const options = { signal, instructionRows: INSTRUCTION_ROWS, isFolded: true };
   const overrides = session?.agent ? session.overrides : null;
   const form = configurationForm({ values: session ?? EMPTY, overrides, options });
   const picker = agentPicker(agent, signal, (configuration) => {
@@ -26,10 +26,7 @@ export function sessionForm(session, agent, signal) {
   return {
     fields: [field("Title", title), picker.node, form.node],
     read(data) {
-      const { workspace, ...values } = form.values(data);
-      // A session has no value for the default of the server.
-      const ownWorkspace = workspace ? { workspace } : {};
-      return { title: data.get("title").trim() || null, agent: picker.value(), values: { ...values, ...ownWorkspace }, inherited: form.inherited() };
+      return { title: data.get("title").trim() || null, agent: picker.value(), values: form.values(data), inherited: form.inherited() };
     },
   };
 }

@@ -1,4 +1,4 @@
-// A tool call in the transcript. Calls of the workspace tools have cards of their own: a terminal, a diff, or one line.
+// A tool call in the transcript. Calls of the tools of the sandbox have cards of their own: a terminal, a diff, or one line.
 
 import { el } from "../dom.js";
 import { formatBytes } from "../format.js";
@@ -30,7 +30,7 @@ const BODIES = { bash: bashBody, edit_file: editBody, write_file: editBody };
 /** The terminal of a call that is running, with what it has shown: `{view, output, generation, count}`. */
 const live = new WeakMap();
 
-/** `actions.viewPath(path)` shows a file of the workspace. */
+/** `actions.viewPath(path)` shows a file of the session. */
 export function toolCard(block, { viewPath, notVisible }) {
   const state = block.state === "waiting" ? block.waiting : STATES[block.state];
   const body = BODIES[block.name]?.(block, viewPath) ?? null;

@@ -105,10 +105,10 @@ DECLARE
 BEGIN
     attachments := '[]';
     -- As the session shows it: the next run uses the agent as it is now.
-    SELECT coalesce(agent->>'workspace', s.workspace) AS workspace,
+    SELECT CASE WHEN agent ? 'sandbox' THEN agent->'sandbox' <> 'null' ELSE s.sandbox IS NOT NULL END AS has_sandbox,
            coalesce(CASE WHEN agent ? 'model' THEN agent->>'model' ELSE s.model END, request->>'default_model') AS model
     INTO session FROM sessions s CROSS JOIN LATERAL values_of_agent(s.id) AS agent WHERE s.id = target_session_id;
-    IF session.workspace = 'sandbox' THEN
+    IF session.has_sandbox THEN
         folder := attachments_folder(target_session_id);
     END IF;
     FOR file_id IN SELECT value::uuid FROM jsonb_array_elements_text(request->'file_ids') LOOP
@@ -143,8 +143,8 @@ BEGIN
             UNION
             SELECT a->>'path', (a->>'bytes')::bigint FROM jsonb_array_elements(attachments) AS a
         ) AS f;
-        IF used.files > (request->>'workspace_files')::bigint OR used.bytes > (request->>'workspace_bytes')::bigint THEN
-            refusal := 'workspace_full';
+        IF used.files > (request->>'files')::bigint OR used.bytes > (request->>'all_files_bytes')::bigint THEN
+            refusal := 'session_files_full';
             detail := jsonb_build_object('files', used.files, 'bytes', used.bytes);
         END IF;
     END IF;
@@ -152,7 +152,7 @@ BEGIN
 END;
 $$;
 
--- Keeps the contents for the session and puts them into its workspace, if they have a path.
+-- Keeps the contents for the session and makes them files of it, if they have a path.
 CREATE OR REPLACE FUNCTION store_attachments(target_session_id uuid, attachments jsonb) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off

@@ -21,7 +21,7 @@ GRANT SELECT, INSERT (id, workspace_id, lineage_id, label, prefix, secret_hash, 
 
 GRANT SELECT, INSERT,
     UPDATE (title, title_event_id, model, instructions, settings, tool_policy, client_tools, limits, archived_at, revision,
-            workspace, files_revision, agent_id, agent_version, overrides, mcp_servers, output_schema,
+            sandbox, files_revision, agent_id, agent_version, overrides, mcp_servers, output_schema,
             expired_input_tokens, expired_cached_tokens, expired_output_tokens, expired_cost_usd), DELETE
     ON app.sessions TO {role};
 GRANT SELECT, INSERT, DELETE ON app.session_skills TO {role};

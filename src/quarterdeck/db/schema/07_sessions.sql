@@ -22,7 +22,8 @@ CREATE TABLE sessions (
     -- No foreign key: a server can be deleted while sessions and agents name it.
     mcp_servers uuid[] NOT NULL DEFAULT '{}',
     output_schema jsonb,
-    workspace text NOT NULL DEFAULT 'none' CHECK (workspace IN ('none', 'sandbox')),
+    -- SandboxOptions in the package `sandbox`. NULL: the agent has no sandbox.
+    sandbox jsonb CHECK (jsonb_typeof(sandbox) = 'object'),
     -- {"run": {"max_cost_usd", "max_tokens"}, "session": {…}}; a limit that is not set is missing.
     limits jsonb NOT NULL DEFAULT '{}',
 

@@ -3,8 +3,8 @@
 from statistics import median
 
 from bench.case import Case, Round, Taken
+from bench.sandboxes import call_ms, forgetful_worker, session_with_files
 from bench.server import Server
-from bench.workspaces import call_ms, forgetful_worker, session_with_files
 
 _FILES = 1_000
 _SAMPLES = 5

@@ -1,10 +1,10 @@
-"""A command that changes one file of a thousand, against the same in a workspace of ten files."""
+"""A command that changes one file of a thousand, against the same in a session with ten files."""
 
 from statistics import median
 
 from bench.case import Case, Round, Taken, at_most
+from bench.sandboxes import call_ms, sandboxed_worker, session_with_files
 from bench.server import Server
-from bench.workspaces import call_ms, sandboxed_worker, session_with_files
 
 _SAMPLES = 20
 

@@ -81,7 +81,7 @@ def workers(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         hosts = [stack.enter_context(sandbox_host()) for _ in range(2)]
         for host in hosts:
             # Also a folder with other files than the stored ones stays until it is used again.
-            lasting = {"WORKSPACE_SWEEP_SECONDS": 3600}
+            lasting = {"SANDBOX_SWEEP_SECONDS": 3600}
             settings = {"BLOB_STORE_URL": STORE_URL, "WORKER_CONCURRENCY": 1} | lasting | host.settings
             stack.enter_context(working(server.database_url, tmp_path_factory.mktemp("worker"), **settings))
         yield Pair(*hosts)
@@ -99,7 +99,7 @@ class Occupied(Struct, frozen=True):
 
 
 async def occupy(world: World) -> Occupied:
-    session_id = await new_session(world, workspace="none")
+    session_id = await new_session(world, sandbox=None)
     run_id = await start(world, session_id, "demo: slow 99\ndemo: steps 5")
     await started(world, session_id)
     return Occupied(world, run_id)
@@ -115,7 +115,7 @@ async def attach(world: World, session_id: str, name: str, data: bytes, *calls: 
 
 
 async def unpacked(world: World, session_id: str) -> dict[str, Any]:
-    """The archive of the workspace: modes and contents or targets, by path."""
+    """The archive of its files: modes and contents or targets, by path."""
     answer = await world.get(f"/v1/sessions/{session_id}/files/archive")
     assert answer.status_code == 200
     found: dict[str, Any] = {}
@@ -127,11 +127,11 @@ async def unpacked(world: World, session_id: str) -> dict[str, Any]:
 
 
 def folders(host: Host) -> int:
-    return len(list(host.workspaces.glob("*/sessions/*")))
+    return len(list(host.folders.glob("*/sessions/*")))
 
 
 async def test_session_moves_between_workers(world: World, workers: Pair) -> None:
-    session_id = await new_session(world, workspace="sandbox")
+    session_id = await new_session(world, sandbox={})
     one = await occupy(world)
     # Larger than one part of an upload.
     made = """
@@ -174,7 +174,7 @@ def packed() -> bytes:
 async def test_skill_with_scripts(world: World) -> None:
     skill_id = await world.new_skill("sales-report")
     assert (await world.push(skill_id, packed())).status_code == 201
-    session_id = await new_session(world, workspace="sandbox", skills=[{"skill_id": skill_id}])
+    session_id = await new_session(world, sandbox={}, skills=[{"skill_id": skill_id}])
     scripts = "skills/sales-report/scripts"
     node = shutil.which("node")
     calls = [

@@ -1,4 +1,4 @@
-"""Commands in the workspaces of sessions, with a worker that has a sandbox."""
+"""Commands in the folders of sessions, with a worker that has a sandbox."""
 
 import json
 import signal
@@ -58,7 +58,7 @@ async def sandboxed_worker(ground: Ground) -> AsyncIterator[Server]:
 @asynccontextmanager
 async def forgetful_worker(ground: Ground) -> AsyncIterator[Server]:
     """It keeps no folder after a run, so every run restores the files of its session."""
-    async with _serving(ground, WORKSPACE_KEPT_FOLDERS=0) as server:
+    async with _serving(ground, SANDBOX_KEPT_FOLDERS=0) as server:
         yield server
 
 

@@ -1,4 +1,4 @@
-"""The tools of a workspace, with real workers, a real sandbox and the demo model."""
+"""The tools of the sandbox, with real workers, a real sandbox and the demo model."""
 
 import gzip
 import io
@@ -15,7 +15,7 @@ from tests.sse import reading
 from tests.workers import Worker, ended, eventually, log_of, take_for_dead, working
 from tests.world import PATIENT, Server, World, clone_database, drop_database, serving
 
-LIMITS = {"WORKSPACE_FILES": 30, "WORKSPACE_BYTES": 400_000, "WORKSPACE_FILE_BYTES": 300_000}
+LIMITS = {"SANDBOX_FILES": 30, "SANDBOX_ALL_FILES_BYTES": 400_000, "SANDBOX_FILE_BYTES": 300_000}
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ async def _results(world: World, session_id: str) -> list[str]:
 @pytest.mark.long
 async def test_files_move_to_the_next_worker(world: World, server: Server, tmp_path: Path) -> None:
     """And a file that was added meanwhile is there, as that of an attachment."""
-    session_id = await new_session(world, workspace="sandbox")
+    session_id = await new_session(world, sandbox={})
     with working(server.database_url, server.data_dir, **settings_of(server)):
         written = await results(
             world,
@@ -66,13 +66,13 @@ async def test_files_move_to_the_next_worker(world: World, server: Server, tmp_p
             call("edit_file", path="src/a.py", old="1", new="2"),
         )
     diff = "--- a/src/a.py\n+++ b/src/a.py\n@@ -1 +1 @@\n-x = 1\n+x = 2\n"
-    assert written == ['Created "src/a.py" (6 bytes).', "/workspace\n", diff]
+    assert written == ['Created "src/a.py" (6 bytes).', "/files\n", diff]
     (tmp_path / "other").mkdir()
     with working(server.database_url, tmp_path / "other", **settings_of(server)):
         read = await results(
             world,
             session_id,
-            call("read_file", path="/workspace/link"),
+            call("read_file", path="/files/link"),
             call("bash", command="cat link; stat -c %a src/a.py; ls -d empty; exit 3"),
             call("search_files", pattern=r"^x = \d"),
             call("list_files"),
@@ -98,16 +98,16 @@ async def test_files_move_to_the_next_worker(world: World, server: Server, tmp_p
 @pytest.mark.long
 @pytest.mark.usefixtures("worker")
 async def test_what_is_refused_or_undone(world: World) -> None:
-    session_id = await new_session(world, workspace="sandbox")
+    session_id = await new_session(world, sandbox={})
     calls = {
         call("write_file", path="kept", content="kept"): "Created",
         call(
             "bash", command="rm kept; head -c 300001 /dev/zero > big"
-        ): 'Error: the workspace would exceed its limits: "big"',
+        ): 'Error: the files of the session would exceed their limits: "big"',
         call(
             "bash", command="for i in $(seq 31); do echo > $i; done"
-        ): "Error: the workspace would exceed its limits: more than 30",
-        call("write_file", path="big", content="x" * 300_001): "Error: the workspace would exceed",
+        ): "Error: the files of the session would exceed their limits: more than 30",
+        call("write_file", path="big", content="x" * 300_001): "Error: the files of the session would exceed",
         call(
             "bash", command="mkfifo pipe; ln -s /etc/passwd out; ln -s kept in; ls"
         ): "in\nkept\nout\npipe\nskills\n\n[Removed,",
@@ -118,7 +118,7 @@ async def test_what_is_refused_or_undone(world: World) -> None:
         call("write_file", path="skills/x", content=""): 'Error: "skills/x" cannot be written',
         call("write_file", path="in", content=""): 'Error: "in" is a link to "kept"',
         call("write_file", path="kept/x", content=""): 'Error: "kept/x" has a file where a folder is expected',
-        call("read_file", path="../../etc/passwd"): 'Error: "../../etc/passwd" leaves the workspace',
+        call("read_file", path="../../etc/passwd"): 'Error: "../../etc/passwd" leaves the folder of the session',
         call("edit_file", path="kept", old="k", new="K"): "--- a/kept",
         call("edit_file", path="kept", old="zz", new=""): 'Error: the text occurs 0 times in "kept"',
         call("search_files", pattern="(a+)+$["): "Error: this is not a regular expression",
@@ -134,7 +134,7 @@ async def test_what_is_refused_or_undone(world: World) -> None:
 @pytest.mark.long
 @pytest.mark.usefixtures("worker")
 async def test_live_output_long_output_and_cancel(world: World, server: Server) -> None:
-    session_id = await new_session(world, workspace="sandbox")
+    session_id = await new_session(world, sandbox={})
     async with reading(server.url, session_id, world.key) as reader:
         run_id = await start(world, session_id, call("bash", command="echo one; touch f; sleep 600; echo two"))
         while (message := await reader.next()) is not None and message.event != "tool.delta":
@@ -158,7 +158,7 @@ async def test_live_output_long_output_and_cancel(world: World, server: Server) 
 @pytest.mark.usefixtures("worker")
 async def test_policy(world: World) -> None:
     """The rule of the sandbox is allow; entries of the session go first."""
-    session_id = await new_session(world, workspace="sandbox", tool_policy={"bash": "ask", "write_*": "deny"})
+    session_id = await new_session(world, sandbox={}, tool_policy={"bash": "ask", "write_*": "deny"})
     run_id = await start(
         world, session_id, f"{call('bash', command='echo hi')}\n{call('write_file', path='a', content='')}"
     )
@@ -167,7 +167,7 @@ async def test_policy(world: World) -> None:
     await resolve(world, action, decision="allow")
     await succeeded(world, run_id)
     assert sorted(await _results(world, session_id))[1] == "hi\n"
-    plain = await new_session(world, workspace="none")
+    plain = await new_session(world, sandbox=None)
     assert await results(world, plain, call("bash", command="true")) == ['Error: there is no tool "bash".']
 
 
@@ -179,7 +179,7 @@ async def test_a_worker_that_is_stopped_during_a_command(
     world: World, server: Server, network: bool, order: signal.Signals
 ) -> None:
     """Without a network the command has left nothing behind, and is repeated. With one, a person is asked."""
-    session_id = await new_session(world, workspace="sandbox")
+    session_id = await new_session(world, sandbox={})
     settings = settings_of(server) | {"SANDBOX_NETWORK": network}
     # Sleeps only in the sandbox of the first worker, which has a larger /tmp.
     command = "echo line >> f; cat f; if [ $(stat -f -c %b /tmp) -gt 2000 ]; then sleep 600; fi"
@@ -223,7 +223,7 @@ async def test_scripts_of_skills(world: World) -> None:
         "scripts/plain.sh": ("cat $(dirname $0)/../SKILL.md | tail -1\n", 0o644),
     }
     assert (await world.push(skill_id, packed(**scripts))).status_code == 201
-    session_id = await new_session(world, workspace="sandbox", skills=[{"skill_id": skill_id}])
+    session_id = await new_session(world, sandbox={}, skills=[{"skill_id": skill_id}])
     found = await results(
         world,
         session_id,

@@ -1,4 +1,4 @@
-"""Workers that are lost or paused around a command: what it did to the workspace is stored once, with its result, or
+"""Workers that are lost or paused around a command: what it did to the files is stored once, with its result, or
 not at all."""
 
 import errno
@@ -59,8 +59,8 @@ def host() -> Iterator[Host]:
 
 
 async def prepared(world: World, server: Server, name: str) -> str:
-    """A session whose workspace has files that no other has."""
-    session_id = await new_session(world, workspace="sandbox")
+    """A session with files that no other has."""
+    session_id = await new_session(world, sandbox={})
     async with session_files(server.database_url, server.data_dir, session_id) as files:
         await files.write({"log": b"before\n", "data/name": name.encode()})
     return session_id
@@ -165,7 +165,7 @@ async def test_worker_killed_around_a_command(world: World, server: Server, host
     sessions = {point: await prepared(world, server, point) for point in Point}
     runs = await lose_worker(world, server, host, sessions)
     await all_ended(host)
-    [dead] = host.workspaces.iterdir()
+    [dead] = host.folders.iterdir()
     assert any((dead / "sessions").iterdir())
     for point in Point:
         assert await all_results(world, sessions[point]) == [], point
@@ -186,7 +186,7 @@ async def test_worker_killed_around_a_command(world: World, server: Server, host
             return not dead.exists()
 
         await eventually(is_removed)
-    assert list(host.workspaces.iterdir()) == []
+    assert list(host.folders.iterdir()) == []
     assert host.commands() == []
 
 
@@ -213,7 +213,7 @@ async def test_paused_worker_writes_nothing_after_another_took_over(world: World
             await resolve(world, action, decision="retry")
             await succeeded(world, run_id)
             settled = await state(world, session_id)
-            assert len(list(host.workspaces.iterdir())) == 2, "the folder of a paused worker is left alone"
+            assert len(list(host.folders.iterdir())) == 2, "the folder of a paused worker is left alone"
             sleeper.signal(signal.SIGCONT)
 
             async def gave_up() -> bool:

@@ -16,7 +16,7 @@ import pytest
 
 from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
 from quarterdeck.blobs.service import NewBlob
-from quarterdeck.core.settings import BlobSettings, WorkspaceSettings
+from quarterdeck.core.settings import BlobSettings, SandboxSettings
 from quarterdeck.sandbox.beneath import make_folders, open_file, replace_file, reported
 from quarterdeck.sandbox.checkout import read_contents
 from quarterdeck.sandbox.folders import Folder, Folders
@@ -24,7 +24,7 @@ from quarterdeck.sandbox.manifest import FileChanges, FileKind, Manifest, Manife
 from quarterdeck.sandbox.model import Refusal
 from quarterdeck.sandbox.run_folders import clean_path, folder_names, writable_path
 from quarterdeck.sandbox.scan import Changed, Known, OutOfBounds, is_unchanged, modified_at, remove_tree, scan
-from quarterdeck.sandbox.session_folder import Workspace
+from quarterdeck.sandbox.session_folder import SessionFolder
 from tests.fuzzing import cases
 
 SECRET = b"outside of the folder\n"
@@ -52,7 +52,7 @@ def test_paths_that_leave_the_folder(inside: Path, opened: int, path: str) -> No
     (inside / "out-dir").symlink_to(inside.parent)
     (inside / "up").symlink_to("..")
     (inside / "self").symlink_to(f"/proc/self/fd/{opened}/..")
-    with pytest.raises(Refusal, match="leaves the workspace"), reported(path):
+    with pytest.raises(Refusal, match="leaves the folder of the session"), reported(path):
         open_file(opened, path)
     with pytest.raises(Refusal), reported(path):
         make_folders(opened, path, None)
@@ -81,12 +81,12 @@ def test_files_beneath_the_folder(inside: Path, opened: int) -> None:
 
 
 def test_paths_of_tools() -> None:
-    assert clean_path("/workspace/./a//b/") == "a/b"
-    assert clean_path("/workspace") == clean_path(".") == ""
-    for path in ("../a", "a/../b", "/etc", "/workspaces/a", "a\0b", "\ud800"):
+    assert clean_path("/files/./a//b/") == "a/b"
+    assert clean_path("/files") == clean_path(".") == ""
+    for path in ("../a", "a/../b", "/etc", "/filesystem/a", "a\0b", "\ud800"):
         with pytest.raises(Refusal):
             clean_path(path)
-    for path in ("skills/a", "./skills", "/workspace/skills/a/b", ""):
+    for path in ("skills/a", "./skills", "/files/skills/a/b", ""):
         with pytest.raises(Refusal):
             writable_path(path)
     assert folder_names(["pdf", "pdf (2)", "pdf-2", "../..", "."]) == {
@@ -98,10 +98,10 @@ def test_paths_of_tools() -> None:
     }
 
 
-DEFAULTS = WorkspaceSettings()
+DEFAULTS = SandboxSettings()
 
 
-def _scan(opened: int, settings: WorkspaceSettings = DEFAULTS) -> dict[str, FileKind]:
+def _scan(opened: int, settings: SandboxSettings = DEFAULTS) -> dict[str, FileKind]:
     return {path: found.kind for path, found in scan(opened, settings, os.geteuid(), lambda: False).found.items()}
 
 
@@ -149,16 +149,16 @@ def test_deep_and_unreadable_folders_can_be_removed(inside: Path, opened: int) -
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [
-        (WorkspaceSettings(files=2), "more than 2 files"),
-        (WorkspaceSettings(bytes=8), "more than 8 bytes"),
-        (WorkspaceSettings(file_bytes=4), "has 5 bytes"),
+        (SandboxSettings(files=2), "more than 2 files"),
+        (SandboxSettings(all_files_bytes=8), "more than 8 bytes"),
+        (SandboxSettings(file_bytes=4), "has 5 bytes"),
     ],
 )
-def test_bounds(inside: Path, opened: int, limits: WorkspaceSettings, reason: str) -> None:
+def test_bounds(inside: Path, opened: int, limits: SandboxSettings, reason: str) -> None:
     for name in ("a", "b"):
         (inside / name).write_text("12345"[: 4 if name == "a" else 5])
     (inside / "c").symlink_to("a")
-    assert len(_scan(opened, WorkspaceSettings(files=3, bytes=9, file_bytes=5))) == 3
+    assert len(_scan(opened, SandboxSettings(files=3, all_files_bytes=9, file_bytes=5))) == 3
     with pytest.raises(OutOfBounds, match=reason):
         _scan(opened, limits)
 
@@ -208,7 +208,7 @@ def test_a_file_that_is_swapped_for_a_link_is_never_read(inside: Path, opened: i
         try:
             found = [
                 one
-                for one in scan(opened, WorkspaceSettings(), os.geteuid(), lambda: False).found.values()
+                for one in scan(opened, SandboxSettings(), os.geteuid(), lambda: False).found.values()
                 if one.kind is FileKind.FILE
             ]
             for content in read_contents(opened, found, 1000, tmp_path / "spool", lambda: False):
@@ -297,20 +297,20 @@ async def test_another_worker_has_the_same_files(tmp_path: Path) -> None:
     chance = random.Random(18)
     for number in range(60):
         trees: list[dict[str, tuple[object, ...]]] = []
-        workspace = Workspace(first if number % 3 else second, stored, WorkspaceSettings())
+        session_folder = SessionFolder(first if number % 3 else second, stored, SandboxSettings())
 
         def change(folder: Folder, trees: list[dict[str, tuple[object, ...]]] = trees) -> None:
             for _ in range(chance.randint(0, 5)):
                 change_at_random(folder.path, chance)
             trees.append(tree(folder.path))
 
-        _, changes, notice = await workspace.write(change)
+        _, changes, notice = await session_folder.write(change)
         assert notice == ""
         if changes is not None:
-            workspace.stored(stored.apply(changes))
-        workspace.close()
+            session_folder.stored(stored.apply(changes))
+        session_folder.close()
         for folders in (first, second, Folders(tmp_path / f"new-{number}", None, 1)):
-            reader = Workspace(folders, stored, WorkspaceSettings())
+            reader = SessionFolder(folders, stored, SandboxSettings())
             assert await reader.read(lambda folder: tree(folder.path)) == trees[0]
             reader.close()
             if folders not in (first, second):
@@ -332,14 +332,14 @@ async def test_folders_that_their_owner_may_not_change(tmp_path: Path) -> None:
         (folder.path / "a").chmod(0o500)
         folder.path.chmod(0)
 
-    workspace = Workspace(folders, stored, WorkspaceSettings())
-    _, changes, notice = await workspace.write(protect)
+    session_folder = SessionFolder(folders, stored, SandboxSettings())
+    _, changes, notice = await session_folder.write(protect)
     assert changes is not None
     assert "a/pipe" in notice
-    workspace.stored(stored.apply(changes))
-    workspace.close()
+    session_folder.stored(stored.apply(changes))
+    session_folder.close()
     stored.apply(FileChanges(written=[], deleted=list(stored.files)))
-    reader = Workspace(folders, stored, WorkspaceSettings())
+    reader = SessionFolder(folders, stored, SandboxSettings())
     assert await reader.read(lambda folder: tree(folder.path)) == {}
     reader.close()
     await folders.close()
@@ -368,16 +368,16 @@ async def test_changes_that_are_not_stored(tmp_path: Path) -> None:
     """A change that fails, or that is not stored, leaves nothing behind. Contents that are stored are not stored
     again."""
     stored, folders = Memory(tmp_path / "data"), Folders(tmp_path / "one", None, 1)
-    workspace = Workspace(folders, stored, WorkspaceSettings(file_bytes=100))
+    session_folder = SessionFolder(folders, stored, SandboxSettings(file_bytes=100))
 
     async def write(text: str) -> FileChanges | None:
-        return (await workspace.write(lambda folder: (folder.path / "f").write_text(text)))[1]
+        return (await session_folder.write(lambda folder: (folder.path / "f").write_text(text)))[1]
 
     for number in range(30):
         changes = await write(f"{number:02}")
         assert changes is not None, "the change was not found"
         assert stored.apply(changes) == number + 1
-        workspace.stored(number + 1)
+        session_folder.stored(number + 1)
     stored.stored.clear()
     with pytest.raises(OutOfBounds):
         await write("x" * 101)
@@ -387,24 +387,24 @@ async def test_changes_that_are_not_stored(tmp_path: Path) -> None:
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        await workspace.write(fail)
+        await session_folder.write(fail)
 
     def refuse(folder: Folder) -> None:
         (folder.path / "made").mkdir()
         raise Refusal("no")
 
     with pytest.raises(Refusal):
-        await workspace.write(refuse)
-    assert await workspace.read(lambda folder: sorted(os.listdir(folder.path))) == ["f"]
+        await session_folder.write(refuse)
+    assert await session_folder.read(lambda folder: sorted(os.listdir(folder.path))) == ["f"]
     await write("lost")
-    workspace.close()
-    workspace = Workspace(folders, stored, WorkspaceSettings())
-    assert await workspace.read(lambda folder: (folder.path / "f").read_text()) == "29"
-    _, changes, _ = await workspace.write(lambda folder: (folder.path / "f").rename(folder.path / "g"))
+    session_folder.close()
+    session_folder = SessionFolder(folders, stored, SandboxSettings())
+    assert await session_folder.read(lambda folder: (folder.path / "f").read_text()) == "29"
+    _, changes, _ = await session_folder.write(lambda folder: (folder.path / "f").rename(folder.path / "g"))
     assert changes is not None
     assert ([one.path for one in changes.written], changes.deleted) == (["g"], ["f"])
     assert stored.stored == {hashlib.sha256(b"lost").hexdigest()}
-    workspace.undo()
+    session_folder.undo()
     await folders.close()
 
 
