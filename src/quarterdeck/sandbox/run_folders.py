@@ -169,10 +169,12 @@ def folder_names(names: Iterable[str]) -> dict[str, str]:
 T = TypeVar("T")
 
 
-class Place(Struct, frozen=True):
+class RunSandbox(Struct, frozen=True):
+    """What the tools of one run work with."""
+
     session_folder: SessionFolder
     skills: MountedSkills
-    sandbox: Sandbox
+    adapter: Sandbox
     settings: SandboxSettings
     # Largest size of a result.
     result_bytes: int

@@ -20,7 +20,7 @@ from quarterdeck.runs.lifecycle import Lease, Superseded
 from quarterdeck.sandbox.adapter import Sandbox
 from quarterdeck.sandbox.folders import open_folders
 from quarterdeck.sandbox.manifest import Manifest
-from quarterdeck.sandbox.run_folders import MountedSkills, Place, SkillFolders
+from quarterdeck.sandbox.run_folders import MountedSkills, RunSandbox, SkillFolders
 from quarterdeck.sandbox.session_folder import SessionFolder
 from quarterdeck.session_files import records
 from quarterdeck.skills import service as skills
@@ -147,13 +147,13 @@ class SessionFolders:
         self._folders = open_folders(settings, sandbox.users)
         self._skills = SkillFolders(self._folders, skills, settings.sandbox.kept_folders)
 
-    def place(self, lease: Lease, session_skills: Mapping[str, RunSkill]) -> Place:
+    def run_sandbox(self, lease: Lease, session_skills: Mapping[str, RunSkill]) -> RunSandbox:
         """For one attempt. `session_skills`: by the names of their folders."""
         stored = SessionFiles(self._database, self._blobs, lease)
-        return Place(
+        return RunSandbox(
             session_folder=SessionFolder(self._folders, stored, self._settings.sandbox),
             skills=MountedSkills(self._skills, session_skills),
-            sandbox=self._sandbox,
+            adapter=self._sandbox,
             settings=self._settings.sandbox,
             result_bytes=self._settings.model.tool_result_bytes,
             delta_seconds=self._settings.run.delta_seconds,
