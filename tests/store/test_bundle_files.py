@@ -29,7 +29,7 @@ from quarterdeck.skills.archive import read_bundle
 from quarterdeck.skills.blocks import BLOCK_BYTES, BlockIndex
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.model import SkillFile, StoredBundle
-from quarterdeck.skills.sweep import sweep_blocks
+from quarterdeck.skills.stored_blocks import sweep_blocks
 from tests.world import AS_OWNER, app_url
 
 NOISE = random.Random(1)

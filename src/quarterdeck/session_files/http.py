@@ -46,7 +46,7 @@ class SessionFileQuery(Query, frozen=True):
 async def download_session_file(
     request: Request,
     access: Access,
-    store: BlobStore,
+    blob_store: BlobStore,
     downloads: Downloads,
     call: Call[None],
     session_id: UUID,
@@ -60,7 +60,7 @@ async def download_session_file(
         sha256=file.sha256,
         size=file.bytes,
         file_name=safe_name(query.path.rpartition("/")[2]),
-        pieces=partial(blobs.pieces, store, Blob(file.sha256, file.generation)),
+        pieces=partial(blobs.pieces, blob_store, Blob(file.sha256, file.generation)),
     )
     return downloads.respond(request, content)
 
