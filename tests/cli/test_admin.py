@@ -299,7 +299,7 @@ def test_reencrypt_secrets(database_url: str, tmp_path: Path) -> None:
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
         assert keys not in done.stderr
     both = settings | {"ENCRYPTION_KEYS": f"{new},{old}"}
-    assert qd_here("admin", "reencrypt-secrets", **both).stdout == "Reencrypted 2 secrets.\n"
+    assert qd_here("admin", "reencrypt-secrets", **both).stdout == "Re-encrypted 2 secrets.\n"
     assert admin("reencrypt-secrets", **both) == {"reencrypted": 0}
     with psycopg.connect(database_url, autocommit=True) as connection:
         ((secret, previous),) = connection.execute("SELECT secret, previous_secret FROM app.webhooks").fetchall()

@@ -29,7 +29,7 @@ from quarterdeck.cli.options import (
     uuid,
     whole_number,
 )
-from quarterdeck.cli.output import date_text, note, print_result, size
+from quarterdeck.cli.output import count_text, date_text, note, print_result, size
 from quarterdeck.cli.workspace import KINDS, parse_retention
 from quarterdeck.connections.credentials import service as credentials
 from quarterdeck.core.errors import ServiceError
@@ -215,7 +215,7 @@ def set_user(
 def reencrypt_secrets(as_json: AsJson = False, data: Data = None) -> None:
     """Encrypt all secrets with the first encryption key. Older keys can then be removed."""
     reencrypted = on_database(data, _reencrypt)
-    print_result({"reencrypted": reencrypted}, f"Reencrypted {reencrypted} secrets.", as_json=as_json)
+    print_result({"reencrypted": reencrypted}, f"Re-encrypted {count_text(reencrypted, 'secret')}.", as_json=as_json)
 
 
 @app.command()
