@@ -278,14 +278,14 @@ async def walk(connection: RecordingConnection, calls: Iterator[StoreCall], *, s
                 await call(connection, ALPHA, BRAVO)
             except AssertionError as fault:
                 told = repr(fault)
-            names = {NAMES[text] for text in connection.statements if text in NAMES}
+            called = {NAMES[text] for text in connection.statements if text in NAMES}
             if not sees_all and any(BRAVO.marks(row) for row in connection.rows):
                 told = f"returned {connection.rows}"
             if await rows_of(connection, names, BRAVO) != before:
                 told = "changed rows of the other workspace"
-        walked.names |= names
+        walked.names |= called
         if told:
-            walked.faults.append(f"{', '.join(sorted(names))}: {told}")
+            walked.faults.append(f"{', '.join(sorted(called))}: {told}")
     return walked
 
 
