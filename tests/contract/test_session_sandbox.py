@@ -18,7 +18,8 @@ from tests.world import PATIENT, World, app_url, error_of, serving
 
 
 async def test_values_that_are_refused(world: World) -> None:
-    for value in ("container", "", True, [], {"kind": "container"}):
+    values: list[object] = ["container", "", True, [], {"kind": "container"}]
+    for value in values:
         for answer in (
             await world.post("/v1/sessions", {"sandbox": value}),
             await world.patch(f"/v1/sessions/{await world.new_session()}", {"sandbox": value}),

@@ -148,7 +148,7 @@ def test_submit_inputs_runs_every_statement(
         ids,
     )
     connection.execute(
-        "INSERT INTO sessions (id, workspace_id, created_by, workspace) VALUES (%(s)s, %(w)s, %(u)s, 'sandbox')", ids
+        "INSERT INTO sessions (id, workspace_id, created_by, sandbox) VALUES (%(s)s, %(w)s, %(u)s, '{}')", ids
     )
     connection.execute("INSERT INTO blobs (sha256, generation, bytes) VALUES (repeat('x', 32)::bytea, %(f)s, 1)", ids)
     connection.execute(

@@ -66,15 +66,16 @@ class AsyncMethods(AsyncConnection):
         settings: models.ModelOptions | UnsetType | None = UNSET,
         tool_policy: dict[str, models.ToolRule] | UnsetType = UNSET,
         client_tools: list[models.ToolSpec] | UnsetType = UNSET, limits: models.SetLimits | UnsetType = UNSET,
-        workspace: models.WorkspaceKind | UnsetType = UNSET, agent: models.AgentReference | UnsetType | None = UNSET,
-        mcp_servers: list[Id] | UnsetType = UNSET, output_schema: dict[str, Any] | UnsetType | None = UNSET,
-        idempotency_key: str | None = None, workspace_id: Id | None = None,
+        sandbox: models.SandboxOptions | UnsetType | None = UNSET,
+        agent: models.AgentReference | UnsetType | None = UNSET, mcp_servers: list[Id] | UnsetType = UNSET,
+        output_schema: dict[str, Any] | UnsetType | None = UNSET, idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
     ) -> models.SessionBody:
         """Create a session."""
         return await self._call(
             operations.CREATE_SESSION, models.SessionBody, body={"title": title, "model": model,
             "instructions": instructions, "skills": skills, "settings": settings, "tool_policy": tool_policy,
-            "client_tools": client_tools, "limits": limits, "workspace": workspace, "agent": agent,
+            "client_tools": client_tools, "limits": limits, "sandbox": sandbox, "agent": agent,
             "mcp_servers": mcp_servers, "output_schema": output_schema}, idempotency_key=idempotency_key,
             workspace_id=workspace_id
         )
@@ -91,7 +92,8 @@ class AsyncMethods(AsyncConnection):
         settings: models.ChangeSettings | UnsetType = UNSET,
         tool_policy: dict[str, models.ToolRule] | UnsetType = UNSET,
         client_tools: list[models.ToolSpec] | UnsetType = UNSET, limits: models.SetLimits | UnsetType = UNSET,
-        workspace: models.WorkspaceKind | UnsetType = UNSET, agent: models.AgentReference | UnsetType | None = UNSET,
+        sandbox: models.SandboxOptions | UnsetType | None = UNSET,
+        agent: models.AgentReference | UnsetType | None = UNSET,
         inherit: list[models.ConfigurationField] | UnsetType = UNSET, mcp_servers: list[Id] | UnsetType = UNSET,
         output_schema: dict[str, Any] | UnsetType | None = UNSET, archived: bool | UnsetType = UNSET,
         if_match: IfMatch | None = None, idempotency_key: str | None = None, workspace_id: Id | None = None,
@@ -102,7 +104,7 @@ class AsyncMethods(AsyncConnection):
         return await self._call(
             operations.CHANGE_SESSION, models.SessionBody, path={"session_id": session_id}, body={"title": title,
             "model": model, "instructions": instructions, "skills": skills, "settings": settings,
-            "tool_policy": tool_policy, "client_tools": client_tools, "limits": limits, "workspace": workspace,
+            "tool_policy": tool_policy, "client_tools": client_tools, "limits": limits, "sandbox": sandbox,
             "agent": agent, "inherit": inherit, "mcp_servers": mcp_servers, "output_schema": output_schema,
             "archived": archived}, if_match=if_match, idempotency_key=idempotency_key, workspace_id=workspace_id
         )
@@ -145,8 +147,8 @@ class AsyncMethods(AsyncConnection):
         self, session_id: Id, *, prefix: str | None = None, limit: int | None = None, after: str | None = None,
         workspace_id: Id | None = None,
     ) -> models.SessionFilePage:
-        """List the files of a session. The files in its workspace, by path. They are those that the last finished
-        tool call and the last input have left: what a running call does is seen when the call has ended."""
+        """List the files of a session. Sorted by path. They are those that the last finished tool call and the last
+        input have left: what a running call does is seen when the call has ended."""
         return await self._call(
             operations.LIST_SESSION_FILES, models.SessionFilePage, path={"session_id": session_id},
             query={"prefix": prefix, "limit": limit, "after": after}, workspace_id=workspace_id
@@ -578,7 +580,7 @@ class AsyncMethods(AsyncConnection):
         instructions: str | None = None, skills: list[models.SessionSkill] | UnsetType = UNSET,
         client_tools: list[models.ToolSpec] | UnsetType = UNSET, mcp_servers: list[Id] | UnsetType = UNSET,
         tool_policy: dict[str, models.ToolRule] | UnsetType = UNSET, limits: models.Limits | UnsetType = UNSET,
-        workspace: models.WorkspaceKind | None = None, output_schema: dict[str, Any] | None = None,
+        sandbox: models.SandboxOptions | UnsetType | None = UNSET, output_schema: dict[str, Any] | None = None,
         if_match: IfMatch | None = None, idempotency_key: str | None = None, workspace_id: Id | None = None,
     ) -> models.AgentVersionBody:
         """Push a new version of an agent. Versions count from 1 without gaps and never change. Unless the agent has
@@ -586,7 +588,7 @@ class AsyncMethods(AsyncConnection):
         return await self._call(
             operations.PUSH_AGENT_VERSION, models.AgentVersionBody, path={"agent_id": agent_id}, body={"model": model,
             "settings": settings, "instructions": instructions, "skills": skills, "client_tools": client_tools,
-            "mcp_servers": mcp_servers, "tool_policy": tool_policy, "limits": limits, "workspace": workspace,
+            "mcp_servers": mcp_servers, "tool_policy": tool_policy, "limits": limits, "sandbox": sandbox,
             "output_schema": output_schema}, if_match=if_match, idempotency_key=idempotency_key,
             workspace_id=workspace_id
         )

@@ -87,7 +87,7 @@ class ConfigurationField(StrEnum):
     MCP_SERVERS = "mcp_servers"
     TOOL_POLICY = "tool_policy"
     LIMITS = "limits"
-    WORKSPACE = "workspace"
+    SANDBOX = "sandbox"
     OUTPUT_SCHEMA = "output_schema"
 
 
@@ -187,9 +187,8 @@ class SetLimits(Struct, frozen=True):
     """All runs of the session together."""
 
 
-class WorkspaceKind(StrEnum):
-    NONE = "none"
-    SANDBOX = "sandbox"
+class SandboxOptions(Struct, frozen=True):
+    """No settings yet."""
 
 
 class AgentReference(Struct, frozen=True):
@@ -231,9 +230,9 @@ class SessionBody(SessionSummary, frozen=True, kw_only=True):
     client_tools: list[ToolSpec]
     """Tools that the caller carries out: each call becomes an action `tool_result`."""
     limits: Limits
-    workspace: WorkspaceKind
-    """`sandbox`: a folder for the agent, with tools that read and write files and run commands in a sandbox.
-    `none`: no such tools."""
+    sandbox: SandboxOptions | None
+    """A folder for the agent, with tools that read and write files and run commands in a sandbox. `{}`: with the
+    defaults. null: no such tools."""
     mcp_servers: list[UUID]
     """Ids of MCP servers of the workspace, whose tools the model can call."""
     output_schema: dict[str, Any] | None
@@ -260,7 +259,7 @@ class FileKind(StrEnum):
 
 class SessionFileBody(Struct, frozen=True, kw_only=True):
     path: str
-    """Relative to the workspace, with `/` between its parts."""
+    """Relative to the session's folder, with `/` between its parts."""
     kind: FileKind
     """Folders are listed only while they are empty."""
     bytes: int
@@ -582,8 +581,8 @@ class AgentConfiguration(Struct, frozen=True, kw_only=True):
     prefix before shorter ones. Tools without an entry: those that only read and those of the caller are allowed,
     all others ask."""
     limits: Limits = Limits()
-    workspace: WorkspaceKind | None = None
-    """null: the default of the server."""
+    sandbox: SandboxOptions | UnsetType | None = UNSET
+    """If it is left out, the version gets the default of the server."""
     output_schema: dict[str, Any] | None = None
     """JSON Schema. The final message of a run is JSON that matches it, or the run fails. null: text."""
 
@@ -639,8 +638,9 @@ class AgentVersionBody(AgentVersionItem, frozen=True, kw_only=True):
     prefix before shorter ones. Tools without an entry: those that only read and those of the caller are allowed,
     all others ask."""
     limits: Limits
-    workspace: WorkspaceKind | None
-    """null: the default of the server."""
+    sandbox: SandboxOptions | None
+    """A folder for the agent, with tools that read and write files and run commands in a sandbox. `{}`: with the
+    defaults. null: no such tools."""
     output_schema: dict[str, Any] | None
     """JSON Schema. The final message of a run is JSON that matches it, or the run fails. null: text."""
 

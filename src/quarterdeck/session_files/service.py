@@ -66,7 +66,7 @@ class PrefixQuery(Query, frozen=True):
 
 @operation(
     summary="List the files of a session",
-    description="Its files, by path. They are those that the last finished tool call and the last "
+    description="Sorted by path. They are those that the last finished tool call and the last "
     "input have left: what a running call does is seen when the call has ended.",
     permission=Permission.WORKSPACE_READ,
     success="One page. next_cursor is null on the last page.",
