@@ -283,6 +283,6 @@ def attaching(file_id: UUID) -> AttachmentRequest:
         file_ids=[file_id],
         default_model="demo",
         media_types={"demo": ["text/%"]},
-        workspace_bytes=1000,
-        workspace_files=1000,
+        all_files_bytes=1000,
+        files=1000,
     )
