@@ -30,8 +30,8 @@ SELECT k.id, k.label, k.prefix, k.permissions, k.expires_at, k.last_used_at, k.r
 FROM api_keys k JOIN users u ON u.id = k.created_by
 WHERE k.workspace_id = %s AND k.id <= %s ORDER BY k.id DESC LIMIT %s
 """
-_TOUCH_BUNDLE = """
-INSERT INTO bundles (sha256, generation, bytes) VALUES (%s, uuidv7(), %s)
+_TOUCH_BLOB = """
+INSERT INTO blobs (sha256, generation, bytes) VALUES (%s, uuidv7(), %s)
 ON CONFLICT (sha256) DO UPDATE SET touched_at = clock_timestamp() RETURNING generation
 """
 _NEXT_VERSION = """
@@ -98,7 +98,7 @@ def make_app() -> Starlette:
         """The two commits of a push: the archive's row first, then its version."""
         size, skill_id, sha256 = len(await request.body()), UUID(request.path_params["skill_id"]), os.urandom(32)
         async with pool.connection() as connection:
-            await connection.execute(_TOUCH_BUNDLE, (sha256, size))
+            await connection.execute(_TOUCH_BLOB, (sha256, size))
             async with connection.transaction():
                 cursor = await connection.execute(_NEXT_VERSION, (skill_id,))
                 ((workspace_id, version, user_id),) = await cursor.fetchall()

@@ -71,8 +71,8 @@ FROM planned_runs WHERE NOT active
 """
 _ENDED_EVENTS = """
 INSERT INTO session_events (id, session_id, run_id, workspace_id, input_event_id, type, created_at, data)
-SELECT first_event + entry.place, session_id, run.id, CASE entry.place WHEN 0 THEN %(workspace)s::uuid END,
-       CASE entry.place WHEN 2 THEN first_event END, entry.type, at + entry.later, entry.data
+SELECT first_event + entry.number, session_id, run.id, CASE entry.number WHEN 0 THEN %(workspace)s::uuid END,
+       CASE entry.number WHEN 2 THEN first_event END, entry.type, at + entry.later, entry.data
 FROM planned_runs run CROSS JOIN LATERAL (VALUES
     (0, 'input.accepted', interval '0', jsonb_build_object(
         'input_id', input_id, 'text', 'What is on deck? ' || j, 'actor', %(actor)s::jsonb)),
@@ -82,7 +82,7 @@ FROM planned_runs run CROSS JOIN LATERAL (VALUES
     (3, 'message', interval '4 s', jsonb_build_object('role', 'assistant', 'text', 'Well. ' || (
         SELECT string_agg('word' || (j * 7919 + n * n * 104729) %% 20000, ' ') FROM generate_series(1, 30) n))),
     (4, 'run.succeeded', interval '4 s', '{}')
-) AS entry (place, type, later, data)
+) AS entry (number, type, later, data)
 WHERE NOT active
 """
 # What the trigger does row by row, which is disabled meanwhile.

@@ -25,7 +25,7 @@ from bench.run import make_console
 from bench.server import Caller, Server, serving
 from bench.wire import Wire, request
 from quarterdeck.blobs.blob_store import open_blob_store
-from quarterdeck.core.settings import DatabaseSettings, RetentionSettings, Settings
+from quarterdeck.core.settings import BlobSettings, DatabaseSettings, RetentionSettings, Settings
 from quarterdeck.db.database import Database
 from quarterdeck.retention import delete_expired
 from quarterdeck.server import embedded_postgres
@@ -176,7 +176,7 @@ async def _delete(server: Server) -> tuple[int, float, float]:
     try:
         postgres_id = int((server.folder / "postgres" / "postmaster.pid").read_text().splitlines()[0])
         before, began = seconds_of([postgres_id]) + time.process_time(), time.monotonic()
-        deleted = await delete_expired(database, open_blob_store(None, server.folder), settings)
+        deleted = await delete_expired(database, open_blob_store(BlobSettings(), server.folder), settings)
         # Otherwise done by autovacuum.
         await server.statement("VACUUM session_events, conversation_words, runs")
         cpu_seconds = seconds_of([postgres_id]) + time.process_time() - before

@@ -30,14 +30,14 @@ async def load(url: str, script: str, *, clients: int, seconds: int, logged: boo
     a little: only who needs single times asks for it."""
     environment = os.environ | {"PGOPTIONS": connection_options(DatabaseSettings())}
     with tempfile.TemporaryDirectory(prefix="qd-pgbench-") as folder:
-        place = Path(folder)
-        (place / "script.sql").write_text(script)
+        scripts = Path(folder)
+        (scripts / "script.sql").write_text(script)
         command = [str(binary("pgbench")), "--no-vacuum", "--protocol=prepared", "--jobs=1"]
         command += [f"--client={clients}", f"--time={seconds}", "--file=script.sql"]
         command += ["--log"] if logged else []
         command += [f"--define={name}={value}" for name, value in variables.items()]
-        written = await output_of([*command, url], folder=place, environment=environment)
-        took_ms = _read_logs(place)
+        written = await output_of([*command, url], folder=scripts, environment=environment)
+        took_ms = _read_logs(scripts)
     return read_report(written, took_ms)
 
 

@@ -21,9 +21,9 @@ def draw(samples_ms: Mapping[str, Sequence[float]], title: str) -> str:
         f'<text x="{_LEFT}" y="24">{escape(title)}</text>',
         *_grid(),
     ]
-    for place, (name, values) in enumerate(samples_ms.items()):
-        colour = COLOURS[place % len(COLOURS)]
-        height = _TOP + 20 + 24 * place
+    for number, (name, values) in enumerate(samples_ms.items()):
+        colour = COLOURS[number % len(COLOURS)]
+        height = _TOP + 20 + 24 * number
         parts.append(f'<path class="curve" stroke="{colour}" d="{_curve(sorted(values))}"/>')
         parts.append(f'<rect x="{WIDTH - _RIGHT + 16}" y="{height - 10}" width="12" height="12" fill="{colour}"/>')
         parts.append(f'<text x="{WIDTH - _RIGHT + 34}" y="{height}">{escape(name)}</text>')

@@ -32,8 +32,8 @@ def draw(outcomes: Sequence[Outcome], title: str) -> str:
         "the rounds, the bar goes from the worst to the best.</text>",
         *_scale(height),
     ]
-    for place, outcome in enumerate(drawn):
-        parts += _row(outcome, _TOP + _ROW * place)
+    for number, outcome in enumerate(drawn):
+        parts += _row(outcome, _TOP + _ROW * number)
     return "\n".join([*parts, "</svg>\n"])
 
 

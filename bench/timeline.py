@@ -20,8 +20,8 @@ def draw(minutes: Sequence[float], panels: Mapping[str, Lines], warm_up_minutes:
         f'<rect width="{_WIDTH}" height="{height}" fill="#fff"/>',
         f'<text x="{_LEFT}" y="24">{escape(title)}</text>',
     ]
-    for place, (name, lines) in enumerate(panels.items()):
-        top = _TOP + place * (_PANEL_HEIGHT + _GAP)
+    for number, (name, lines) in enumerate(panels.items()):
+        top = _TOP + number * (_PANEL_HEIGHT + _GAP)
         parts += _panel(name, lines, minutes, warm_up_minutes, top)
     return "\n".join([*parts, "</svg>\n"])
 
@@ -44,10 +44,10 @@ def _panel(name: str, lines: Lines, minutes: Sequence[float], warm_up: float, to
         yield f'<path class="grid" d="M{_LEFT} {y(value):.1f}H{_WIDTH - _RIGHT}"/>'
         yield f'<text x="{_LEFT - 8}" y="{y(value) + 4:.1f}" text-anchor="end">{value:,.0f}</text>'
         yield f'<text x="{x(minute):.1f}" y="{bottom + 18}" text-anchor="middle">{minute:.3g} min</text>'
-    for place, (line, values) in enumerate(lines.items()):
-        colour = COLOURS[place % len(COLOURS)]
+    for number, (line, values) in enumerate(lines.items()):
+        colour = COLOURS[number % len(COLOURS)]
         points = " ".join(f"{x(minute):.1f},{y(value):.1f}" for minute, value in zip(minutes, values, strict=True))
         yield f'<polyline class="curve" stroke="{colour}" points="{points}"/>'
-        height = top + 34 + 22 * place
+        height = top + 34 + 22 * number
         yield f'<rect x="{_WIDTH - _RIGHT + 16}" y="{height - 10}" width="12" height="12" fill="{colour}"/>'
         yield f'<text x="{_WIDTH - _RIGHT + 34}" y="{height}">{escape(line)}</text>'

@@ -34,7 +34,7 @@ FROM waiting_runs
 """
 _EVENTS = """
 INSERT INTO session_events (id, session_id, run_id, workspace_id, type, data)
-SELECT first_event + entry.place, session_id, run_id, CASE entry.place WHEN 0 THEN workspace_id END, entry.type,
+SELECT first_event + entry.number, session_id, run_id, CASE entry.number WHEN 0 THEN workspace_id END, entry.type,
        entry.data
 FROM waiting_runs CROSS JOIN LATERAL (VALUES
     (0, 'input.accepted', jsonb_build_object('input_id', input_id, 'text', 'note: Deck ' || session_id)),
@@ -45,7 +45,7 @@ FROM waiting_runs CROSS JOIN LATERAL (VALUES
     (5, 'action.required', jsonb_build_object('action_id', action_id, 'kind', 'approval', 'call_id', call_id,
         'tool', 'add_note', 'arguments', arguments, 'reached', NULL, 'reason', 'The tool add_note needs an approval.',
         'expires_at', now() + interval '7 days'))
-) AS entry (place, type, data)
+) AS entry (number, type, data)
 """
 _JOBS = """
 SELECT count(*), count(j.id) FROM runs r LEFT JOIN jobs.procrastinate_jobs j ON j.queueing_lock = r.id::text

@@ -18,7 +18,7 @@ from obstore.store import S3Store
 
 from tests.world import START_SECONDS, free_port
 
-BUCKET = "bundles"
+BUCKET = "blobs"
 STORE_URL = f"s3://{BUCKET}/skills"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "of the tests", "AWS_REGION": "us-east-1"}
 _PARTS = ("master", "volume", "filer", "s3")

@@ -23,7 +23,7 @@ class Block(Struct, frozen=True):
     not_run: str | None
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         return f"{self.page}:{self.line}"
 
 

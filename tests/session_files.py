@@ -13,7 +13,7 @@ from msgspec import Struct
 from quarterdeck.blobs import service as blobs
 from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
 from quarterdeck.blobs.service import NewBlob
-from quarterdeck.core.settings import DatabaseSettings
+from quarterdeck.core.settings import BlobSettings, DatabaseSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.events.log import lock_session
 from quarterdeck.sandbox.manifest import FileChanges, FileKind, Manifest, StoredFile
@@ -24,7 +24,7 @@ NOW = datetime(2026, 3, 1, tzinfo=UTC)
 # The first archive that was pushed to the server becomes a file.
 _BORROW = """
 INSERT INTO session_files (session_id, path, kind, sha256, bytes, mode, modified_at)
-SELECT %s, %s, 'file', sha256, bytes, 420, now() FROM bundles LIMIT 1
+SELECT %s, %s, 'file', sha256, bytes, 420, now() FROM blobs LIMIT 1
 """
 
 
@@ -85,7 +85,7 @@ async def session_files(database_url: str, data_dir: Path, session_id: str) -> A
     database = Database(app_url(database_url), DatabaseSettings(pool_connections=3, lock_wait_seconds=60))
     await database.open()
     try:
-        yield SessionFiles(database, open_blob_store(None, data_dir), UUID(session_id))
+        yield SessionFiles(database, open_blob_store(BlobSettings(), data_dir), UUID(session_id))
     finally:
         await database.close()
 

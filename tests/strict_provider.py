@@ -86,21 +86,21 @@ def _openai(message: str, param: str | None, code: str | None = None, status: in
     return Refused(status, {"error": error})
 
 
-def _empty_array(place: str) -> Refused:
-    text = f"Invalid '{place}': empty array. Expected an array with minimum length 1, but got an empty array instead."
-    return _openai(text, place, "empty_array")
+def _empty_array(path: str) -> Refused:
+    text = f"Invalid '{path}': empty array. Expected an array with minimum length 1, but got an empty array instead."
+    return _openai(text, path, "empty_array")
 
 
-def _unknown(found: dict[str, Any], known: Iterable[str], place: str) -> Iterator[Refused]:
+def _unknown(found: dict[str, Any], known: Iterable[str], path: str) -> Iterator[Refused]:
     for name in found:
         if name not in known:
-            yield _openai(f"Unknown parameter: '{place}.{name}'.", f"{place}.{name}", "unknown_parameter")
+            yield _openai(f"Unknown parameter: '{path}.{name}'.", f"{path}.{name}", "unknown_parameter")
 
 
-def _bad_name(name: Any, place: str) -> Iterator[Refused]:
+def _bad_name(name: Any, path: str) -> Iterator[Refused]:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        text = f"Invalid '{place}': string does not match pattern. "
-        yield _openai(f"{text}Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'.", place, "invalid_value")
+        text = f"Invalid '{path}': string does not match pattern. "
+        yield _openai(f"{text}Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'.", path, "invalid_value")
 
 
 def _temperature(body: dict[str, Any]) -> Iterator[Refused]:
@@ -235,10 +235,10 @@ def _anthropic(message: str) -> Refused:
     return Refused(400, {"type": "error", "error": error, "request_id": "req_stand_in"})
 
 
-def _extra(found: dict[str, Any], known: Iterable[str], place: str = "") -> Iterator[Refused]:
+def _extra(found: dict[str, Any], known: Iterable[str], path: str = "") -> Iterator[Refused]:
     for name in found:
         if name not in known:
-            yield _anthropic(f"{place}{name}: Extra inputs are not permitted")
+            yield _anthropic(f"{path}{name}: Extra inputs are not permitted")
 
 
 def _messages(body: dict[str, Any]) -> Iterator[Refused]:
@@ -284,29 +284,29 @@ def _message(message: dict[str, Any], at: int, is_last: bool, model: str) -> Ite
         text = "all messages must have non-empty content except for the optional final assistant message"
         yield _anthropic(f"messages.{at}: {text}")
     for number, block in enumerate(blocks):
-        kind, place = block["type"], f"messages.{at}.content.{number}"
+        kind, path = block["type"], f"messages.{at}.content.{number}"
         if kind not in _BLOCK_FIELDS:
             tags = ", ".join(f"'{name}'" for name in _BLOCK_FIELDS)
             text = f"Input tag '{kind}' found using 'type' does not match any of the expected tags: {tags}"
-            yield _anthropic(f"{place}: {text}")
+            yield _anthropic(f"{path}: {text}")
             continue
-        yield from _block(block, place, model)
+        yield from _block(block, path, model)
     if is_last and message["role"] == "assistant" and blocks and blocks[-1].get("text", "x")[-1:].isspace():
         yield _anthropic("messages: final assistant content cannot end with trailing whitespace")
 
 
-def _block(block: dict[str, Any], place: str, model: str) -> Iterator[Refused]:
+def _block(block: dict[str, Any], path: str, model: str) -> Iterator[Refused]:
     kind = block["type"]
-    yield from _extra(block, _BLOCK_FIELDS[kind], f"{place}.{kind}.")
+    yield from _extra(block, _BLOCK_FIELDS[kind], f"{path}.{kind}.")
     inner = block.get("content") if kind == "tool_result" else None
     for one in [block, *(inner if isinstance(inner, list) else [])]:
         yield from _text_or_image(one, model)
     if kind == "tool_use":
         for name in ("id", "name"):
             if not _NAME.fullmatch(block[name]):
-                yield _anthropic(f"{place}.tool_use.{name}: String should match pattern '^[a-zA-Z0-9_-]+$'")
+                yield _anthropic(f"{path}.tool_use.{name}: String should match pattern '^[a-zA-Z0-9_-]+$'")
         if not isinstance(block["input"], dict):
-            yield _anthropic(f"{place}.tool_use.input: Input should be a valid dictionary")
+            yield _anthropic(f"{path}.tool_use.input: Input should be a valid dictionary")
 
 
 def _text_or_image(block: dict[str, Any], model: str) -> Iterator[Refused]:

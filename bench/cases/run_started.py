@@ -17,7 +17,7 @@ async def us(server: Server, one: Round) -> Taken:
     waited_ms: list[float] = []
     async with server.caller() as caller:
         for session_id in await caller.new_sessions(_SAMPLES):
-            # At no fixed place between two looks of whoever polls.
+            # At no fixed time between two looks of whoever polls.
             await asyncio.sleep(random.uniform(0.01, 0.05))  # noqa: S311
             submitted = await caller.submit(session_id, "Go.")
             await asyncio.sleep(0.05)

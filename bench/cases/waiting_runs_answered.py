@@ -34,7 +34,7 @@ async def us(stage: Answered, one: Round) -> Taken:
 async def _answered_ms(caller: Caller, session_id: UUID) -> float:
     submitted = await caller.submit(session_id, "note: Deck.")
     run = await caller.until_waiting(submitted.run_id)
-    # At no fixed place between two looks of whoever polls.
+    # At no fixed time between two looks of whoever polls.
     await asyncio.sleep(random.uniform(0.01, 0.05))  # noqa: S311
     await caller.post(f"/v1/actions/{run.waiting_for[0]}/resolve", _ALLOW)
     await asyncio.sleep(0.05)

@@ -14,7 +14,7 @@ _OURS, _THEIRS = "#1f6feb", "#8c959f"
 
 
 class _Scale(Struct, frozen=True):
-    """Powers of ten between two places of the picture."""
+    """Powers of ten between two positions in the picture."""
 
     title: str
     left: float
@@ -40,8 +40,8 @@ def draw(outcomes: Sequence[Outcome], title: str) -> str:
         *_grid(rates, height),
         *_grid(times, height),
     ]
-    for place, outcome in enumerate(outcomes):
-        parts += _row(outcome, _TOP + _ROW * place, _OURS if place == 0 else _THEIRS, rates, times)
+    for number, outcome in enumerate(outcomes):
+        parts += _row(outcome, _TOP + _ROW * number, _OURS if number == 0 else _THEIRS, rates, times)
     return "\n".join([*parts, "</svg>\n"])
 
 

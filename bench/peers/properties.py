@@ -141,7 +141,7 @@ class _Trial:
 
 async def _sessions(system: System, kind: str, count: int) -> dict[str, str]:
     """By their names here."""
-    return {f"{kind}{place}": session for place, session in enumerate(await system.new_sessions(count))}
+    return {f"{kind}{number}": session for number, session in enumerate(await system.new_sessions(count))}
 
 
 def _said(system: System, answer: httpx.Response) -> str:

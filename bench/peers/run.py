@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from bench.peers import environments, load, processor, properties, report
 from bench.peers.model import Model, standing_in
 from bench.peers.outcome import Outcome, Round
-from bench.peers.system import Place, System
+from bench.peers.system import Installation, System
 from bench.peers.systems import SYSTEMS
 from bench.peers.verdicts import Finding
 from quarterdeck.server import embedded_postgres
@@ -88,12 +88,12 @@ class Comparison:
 
     async def _round(self, system: type[System]) -> None:
         """Alone first: what a crowd leaves behind would keep the system busy."""
-        place = self._place(system, None)
-        async with system(place) as running:
+        installation = self._installation(system, None)
+        async with system(installation) as running:
             requests = [running.turn(session, _TEXT) for session in await running.new_sessions(SESSIONS)]
 
             async def loaded(connections: int, seconds: float) -> load.Load:
-                return await load.load(running.port, requests, connections, seconds, place.folder)
+                return await load.load(running.port, requests, connections, seconds, installation.folder)
 
             await loaded(4, _WARM_UP_SECONDS)
             await asyncio.sleep(_WORKING_OFF_SECONDS)
@@ -111,16 +111,16 @@ class Comparison:
         return processor.seconds_of([*system.pids, postmaster])
 
     async def _properties(self, system: type[System]) -> None:
-        async with standing_in() as model, system(self._place(system, model.address)) as running:
+        async with standing_in() as model, system(self._installation(system, model.address)) as running:
             for name, tried in _PROPERTIES.items():
                 self.outcomes[system].findings[name] = await tried(running, model)
 
-    def _place(self, system: type[System], model: str | None) -> Place:
+    def _installation(self, system: type[System], model: str | None) -> Installation:
         with psycopg.connect(self._postgres_url, autocommit=True) as connection:
             # What the one before has written must not be brought to the disk in the time of this one.
             connection.execute("CHECKPOINT")
         folder = Path(tempfile.mkdtemp(prefix=f"{system.__name__.lower()}-", dir=self._folder))
-        return Place(folder, self._postgres_url, self._installed.get(system, folder), model)
+        return Installation(folder, self._postgres_url, self._installed.get(system, folder), model)
 
 
 def _bare_commit_ms(postgres_url: str) -> float:

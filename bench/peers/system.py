@@ -30,7 +30,7 @@ class Environment(Struct, frozen=True):
     python: tuple[int, int] = (3, 11)
 
 
-class Place(Struct, frozen=True):
+class Installation(Struct, frozen=True):
     """Where one start of a system happens. Everything in it is new."""
 
     folder: Path
@@ -60,11 +60,11 @@ class System(ABC):
     environment: ClassVar[Environment | None]
     health: ClassVar[str]
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    def __init__(self, installation: Installation) -> None:
+        self.installation = installation
         self.port = free_port()
         self.client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", timeout=_ANSWER_SECONDS)
-        self._processes = Processes(place.folder, ())
+        self._processes = Processes(installation.folder, ())
 
     @abstractmethod
     async def prepare(self) -> None:
@@ -90,7 +90,7 @@ class System(ABC):
     async def __aenter__(self) -> Self:
         try:
             await self.prepare()
-            self._processes = Processes(self.place.folder, self.commands())
+            self._processes = Processes(self.installation.folder, self.commands())
             await self.start()
         except BaseException:
             await self.__aexit__()

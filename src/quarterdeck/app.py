@@ -37,7 +37,7 @@ from quarterdeck.db.database import Database
 from quarterdeck.events.hub import EventHub
 from quarterdeck.events.notifications import Notifier
 from quarterdeck.events.page_loader import PageLoader
-from quarterdeck.events.stream_slots import StreamPlaces
+from quarterdeck.events.stream_slots import StreamSlots
 from quarterdeck.files.uploads import FileUploads
 from quarterdeck.http.downloads import Downloads
 from quarterdeck.http.middleware import Middleware
@@ -87,10 +87,10 @@ class Services:
         self.notifier = Notifier(self.database)
         self.inputs = InputBatcher(url, settings.database, settings.submit, self.notifier.add)
         self.hub = EventHub(settings.database.session_url or url, settings.database, settings.stream)
-        self.bundles = open_blob_store(settings.bundle.store_url, settings.data_dir, settings.bundle.fallback_store_url)
+        self.blobs = open_blob_store(settings.blob, settings.data_dir)
         self.uploads = Uploads(settings.bundle, spool_folder(settings.data_dir))
-        self.files = BundleFiles(self.database, self.bundles, settings.bundle, settings.data_dir, settings.bundle.scans)
-        self.archives = Archives(self.bundles, settings.bundle.scans)
+        self.files = BundleFiles(self.database, self.blobs, settings.bundle, settings.data_dir, settings.bundle.scans)
+        self.archives = Archives(self.blobs, settings.bundle.scans)
         self.sandbox = SandboxOffer(settings.sandbox)
         self.oauth_tokens = OAuthTokens(settings.credential, settings.mcp.allowed_addresses)
         self.mcp_checks = McpChecks(settings.mcp)
@@ -135,8 +135,8 @@ class Services:
             InputBatcher: self.inputs,
             EventHub: self.hub,
             PageLoader: PageLoader(self.database),
-            StreamPlaces: StreamPlaces(settings.stream, settings.http.connections),
-            BlobStore: self.bundles,
+            StreamSlots: StreamSlots(settings.stream, settings.http.connections),
+            BlobStore: self.blobs,
             BundleFiles: self.files,
             Uploads: self.uploads,
             SandboxOffer: self.sandbox,
@@ -146,7 +146,7 @@ class Services:
             ModelCatalog: ModelCatalog(settings.model),
             SchemaChecks: SchemaChecks(),
             AttachmentRules: AttachmentRules(settings.file, settings.sandbox, settings.model),
-            SecretCipher: SecretCipher(settings.webhook, settings.data_dir),
+            SecretCipher: SecretCipher(settings.encryption, settings.data_dir),
             OAuthTokens: self.oauth_tokens,
             McpChecks: self.mcp_checks,
             McpOffer: self.mcp_offer,
@@ -217,7 +217,7 @@ class Services:
 
     async def _delete_expired(self) -> None:
         try:
-            deleted = await delete_expired(self.database, self.bundles, self.settings)
+            deleted = await delete_expired(self.database, self.blobs, self.settings)
         except Exception:
             metrics.swept(None)
             raise

@@ -20,7 +20,7 @@ from quarterdeck.insights.usage.service import sweep_usage
 from quarterdeck.runs.recovery import sweep_jobs
 from quarterdeck.sessions.expiry import expire_files, expire_logs
 from quarterdeck.sessions.service import purge_deleted_sessions
-from quarterdeck.skills.sweep import sweep_blocks
+from quarterdeck.skills.stored_blocks import sweep_blocks
 from quarterdeck.webhooks.service import sweep_deliveries
 from quarterdeck.workspaces.service import retention_of_all
 
@@ -33,17 +33,17 @@ class Deleted(Struct, frozen=True):
     runs: int = 0
     events: int = 0
     files: int = 0
-    bundles: int = 0
+    blobs: int = 0
     sessions: int = 0
     deliveries: int = 0
     jobs: int = 0
     usage: int = 0
 
 
-async def delete_expired(database: Database, bundles: BlobStore, settings: Settings) -> Deleted:
+async def delete_expired(database: Database, blobs: BlobStore, settings: Settings) -> Deleted:
     """Safe to run in several processes at once: each takes rows that no other has locked. All kinds and workspaces are
     attempted even if one fails; the first error is raised at the end."""
-    sweep = _Sweep(database, bundles, settings, await retention_of_all(database, settings.default_retention))
+    sweep = _Sweep(database, blobs, settings, await retention_of_all(database, settings.default_retention))
     counts: Counter[str] = Counter()
     faults: list[Exception] = []
     for step in sweep.steps():
@@ -64,7 +64,7 @@ class _Sweep(Struct, frozen=True):
     retention: dict[UUID, RetentionDays]
 
     def steps(self) -> Iterator[Callable[[], Awaitable[dict[str, int]]]]:
-        """Rows that refer to contents before the contents."""
+        """Rows that refer to blobs before the blobs."""
         yield self._receipts
         yield self._audit_events
         for workspace_id, retention in self.retention.items():
@@ -72,7 +72,7 @@ class _Sweep(Struct, frozen=True):
             yield partial(self._usage, workspace_id, retention)
         yield self._files
         yield self._sessions
-        yield self._contents
+        yield self._blobs
         yield self._deliveries
         yield self._jobs
 
@@ -104,12 +104,12 @@ class _Sweep(Struct, frozen=True):
     async def _sessions(self) -> dict[str, int]:
         return {"sessions": await purge_deleted_sessions(self.database)}
 
-    async def _contents(self) -> dict[str, int]:
+    async def _blobs(self) -> dict[str, int]:
         """Blocks last: those of deleted bundles go in the same run."""
-        orphan_hours = self.settings.bundle.orphan_hours
+        orphan_hours = self.settings.blob.orphan_hours
         removed = await sweep_blobs(self.database, self.blobs, orphan_hours)
         await sweep_blocks(self.database, self.blobs, orphan_hours)
-        return {"bundles": removed}
+        return {"blobs": removed}
 
     async def _deliveries(self) -> dict[str, int]:
         days = self.settings.webhook.keep_days

@@ -122,18 +122,18 @@ async def test_a_revoked_credential_releases_its_streams(narrow: Server, attacke
         assert (await attacker.post(path, None)).status_code == 200
         count = 0
 
-        def has_all_places() -> bool:
+        def has_all_slots() -> bool:
             nonlocal count
             stream = Stream(narrow, session_id, other)
             stack.enter_context(stream.wire) if stream.status == 200 else stream.wire.close()
             count += stream.status == 200
             return count == PER_CREDENTIAL
 
-        assert await until(has_all_places)
+        assert await until(has_all_slots)
 
 
 @pytest.mark.long
-async def test_streams_that_are_not_read_keep_their_places_until_their_clients_leave(
+async def test_streams_that_are_not_read_keep_their_slots_until_their_clients_leave(
     narrow: Server, attacker: World, neighbour: World
 ) -> None:
     """Otherwise one credential could take all connections: they stay open although nothing more is sent."""
@@ -163,7 +163,7 @@ async def test_a_stream_that_was_given_up_ends_when_its_client_reads_again(narro
     assert len(received) < 20 * 750_000
 
 
-async def test_a_stream_that_ends_in_any_way_releases_its_place(narrow: Server, attacker: World) -> None:
+async def test_a_stream_that_ends_in_any_way_releases_its_slot(narrow: Server, attacker: World) -> None:
     session_id = await attacker.new_session()
     token = await attacker.new_token(session_id)
     for _ in range(2 * PER_CREDENTIAL):

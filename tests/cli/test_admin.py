@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from quarterdeck.core.secret_encryption import SecretCipher
-from quarterdeck.core.settings import WebhookSettings
+from quarterdeck.core.settings import EncryptionSettings
 from tests.cli.command import qd, qd_here, qd_serve
 from tests.world import app_url
 
@@ -237,7 +237,7 @@ def test_migrate_and_sweep(database_url: str, tmp_path: Path) -> None:
     done = qd_here("sweep", **settings, RECEIPT_SWEEP_BATCH="3")
     # Ages of 6, 7 and 8 days: kept, due by less than the minute that is added for safety, removed.
     removed = (
-        "Deleted {} receipts, 0 audit events, 0 runs, 0 events, 0 files, 0 bundles, 0 sessions, 0 deliveries, 0 jobs,"
+        "Deleted {} receipts, 0 audit events, 0 runs, 0 events, 0 files, 0 blobs, 0 sessions, 0 deliveries, 0 jobs,"
         " 0 usage\n"
     )
     assert (done.returncode, done.stdout) == (0, removed.format(10)), done.stderr
@@ -270,18 +270,18 @@ def test_a_malformed_database_url_is_not_quoted(url: str, command: str) -> None:
     )
 
 
-def test_invalid_bundle_store(database_url: str) -> None:
-    done = qd_here("sweep", DATABASE_URL=database_url, BUNDLE_STORE_URL="nope://x")
+def test_invalid_blob_store(database_url: str) -> None:
+    done = qd_here("sweep", DATABASE_URL=database_url, BLOB_STORE_URL="nope://x")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert "QUARTERDECK_BUNDLE_STORE_URL" in done.stderr
+    assert "QUARTERDECK_BLOB_STORE_URL" in done.stderr
 
 
-def test_reseal_secrets(database_url: str, tmp_path: Path) -> None:
+def test_reencrypt_secrets(database_url: str, tmp_path: Path) -> None:
     old, new, other = (base64.b64encode(bytes([number]) * 32).decode() for number in (1, 2, 3))
-    place = {"DATABASE_URL": database_url, "SERVER_DATA_DIR": str(tmp_path)}
-    workspace = admin("create-workspace", "--name", "Team", "--owner-email", "owner@example.com", **place)["id"]
-    cipher = SecretCipher(WebhookSettings(sealing_keys=old), tmp_path)
+    settings = {"DATABASE_URL": database_url, "SERVER_DATA_DIR": str(tmp_path)}
+    workspace = admin("create-workspace", "--name", "Team", "--owner-email", "owner@example.com", **settings)["id"]
+    cipher = SecretCipher(EncryptionSettings(keys=old), tmp_path)
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute(
             "INSERT INTO app.webhooks (id, workspace_id, url, host, events, secret, previous_secret,"
@@ -295,15 +295,15 @@ def test_reseal_secrets(database_url: str, tmp_path: Path) -> None:
             (SOME_ID, cipher.encrypt(SOME_ID, b"of a credential"), workspace),
         )
     for keys in (other, "nonsense", f"{new},{other}"):
-        done = qd_here("admin", "reseal-secrets", **place, WEBHOOK_SEALING_KEYS=keys)
+        done = qd_here("admin", "reencrypt-secrets", **settings, ENCRYPTION_KEYS=keys)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
         assert keys not in done.stderr
-    both = place | {"WEBHOOK_SEALING_KEYS": f"{new},{old}"}
-    assert qd_here("admin", "reseal-secrets", **both).stdout == "resealed 2 secrets\n"
-    assert admin("reseal-webhooks", **both) == {"resealed": 0}
+    both = settings | {"ENCRYPTION_KEYS": f"{new},{old}"}
+    assert qd_here("admin", "reencrypt-secrets", **both).stdout == "Re-encrypted 2 secrets.\n"
+    assert admin("reencrypt-secrets", **both) == {"reencrypted": 0}
     with psycopg.connect(database_url, autocommit=True) as connection:
         ((secret, previous),) = connection.execute("SELECT secret, previous_secret FROM app.webhooks").fetchall()
         ((of_credential,),) = connection.execute("SELECT secret FROM app.credentials").fetchall()
-    cipher = SecretCipher(WebhookSettings(sealing_keys=new), tmp_path)
+    cipher = SecretCipher(EncryptionSettings(keys=new), tmp_path)
     assert (cipher.decrypt(SOME_ID, secret), cipher.decrypt(SOME_ID, previous)) == (b"now", b"before")
     assert cipher.decrypt(SOME_ID, of_credential) == b"of a credential"

@@ -20,7 +20,7 @@ import pytest
 
 from quarterdeck.backups.backup_file import create_backup
 from quarterdeck.core.secret_encryption import SecretCipher
-from quarterdeck.core.settings import WebhookSettings
+from quarterdeck.core.settings import EncryptionSettings
 from quarterdeck.db import migrate as migrations
 from quarterdeck.db.table_data import begin_snapshot, connect, read_table, sequences, tables
 from tests.cli.command import qd_here, qd_serve
@@ -110,7 +110,7 @@ async def test_everything_comes_back(world: World, server: Server, empty_url: st
     code, out, err = await command("backup", str(file), "--json", **source)
     assert code == OK, err
     made = json.loads(out)
-    assert (made["bytes"], made["webhook_keys"]) == (file.stat().st_size, True)
+    assert (made["bytes"], made["encryption_keys"]) == (file.stat().st_size, True)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["backup.qd"]
     assert await command("backup", str(file), **source) == (
@@ -121,19 +121,19 @@ async def test_everything_comes_back(world: World, server: Server, empty_url: st
 
     target = {"DATABASE_URL": empty_url, "SERVER_DATA_DIR": str(tmp_path / "data")}
     code, out, err = await command("restore", str(file), **target)
-    assert (code, f"Restored {made['rows']:,} rows and {made['archives']:,} skill archives and files" in out) == (
+    assert (code, f"Restored {made['rows']:,} rows and {made['blobs']:,} skill archives and files" in out) == (
         OK,
         True,
     ), err
     # The server's own processes go on writing to these.
-    changing = {"app.api_keys", "app.bundles"}
+    changing = {"app.api_keys", "app.blobs"}
     before, after = contents(server.database_url), contents(empty_url)
     assert {name for name in before if before[name] != after[name]} <= changing
     assert {name: len(after[name]) for name in changing} == {name: len(before[name]) for name in changing}
     assert structure(empty_url) == structure(server.database_url)
     ((secret,),) = await world.fetch("SELECT secret FROM webhooks WHERE id = %s", webhook_id)
-    keys = SecretCipher(WebhookSettings(), tmp_path / "data")
-    assert keys.decrypt(webhook_id, secret) == SecretCipher(WebhookSettings(), server.data_dir).decrypt(
+    keys = SecretCipher(EncryptionSettings(), tmp_path / "data")
+    assert keys.decrypt(webhook_id, secret) == SecretCipher(EncryptionSettings(), server.data_dir).decrypt(
         webhook_id, secret
     )
 
@@ -157,7 +157,7 @@ async def test_everything_comes_back(world: World, server: Server, empty_url: st
                 assert (await http.get(path, headers=world.headers())).content == archive
             path = f"/v1/files/{uploaded}/content"
             assert (await http.get(path, headers=world.headers())).content == b"kept \0"
-            stored = {path.read_bytes() for path in (tmp_path / "data" / "bundles").rglob("*") if path.is_file()}
+            stored = {path.read_bytes() for path in (tmp_path / "data" / "blobs").rglob("*") if path.is_file()}
             assert {b"in a session", b"attached"} <= stored
             # It goes on where the backup ended: receipts hold, numbers are not used twice.
             body = {"type": "input", "text": "line\nand tab\t\\N ü \x85"}
@@ -201,7 +201,7 @@ def no_users(_: dict[str, Any], entries: dict[str, bytes]) -> None:
 
 
 def damaged_archive(_: dict[str, Any], entries: dict[str, bytes]) -> None:
-    name = next(name for name in entries if name.startswith("archives/"))
+    name = next(name for name in entries if name.startswith("blobs/"))
     entries[name] = entries[name][:-1] + b"x"
 
 
@@ -218,7 +218,7 @@ async def test_what_cannot_be_restored_changes_nothing(
     whole = file.read_bytes()
     half, torn, text = (tmp_path / name for name in ("half", "torn", "text"))
     half.write_bytes(whole[: len(whole) // 2])
-    middle = whole.index(b"archives/") + 400
+    middle = whole.index(b"blobs/") + 400
     torn.write_bytes(whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :])
     text.write_text("not a backup")
     for path, says in [
@@ -238,8 +238,8 @@ async def test_what_cannot_be_restored_changes_nothing(
     # A fault that only the database notices, while it is loaded.
     code, _, err = await command("restore", str(rewrite(file, tmp_path / "no users", no_users)), **target)
     assert (code, "foreign key" in err) == (REFUSED, True), err
-    assert [path for path in (data / "bundles").rglob("*") if path.is_file()] == []
-    assert not (data / "webhook.keys").exists()
+    assert [path for path in (data / "blobs").rglob("*") if path.is_file()] == []
+    assert not (data / "encryption.keys").exists()
     assert not any(rows for name, rows in contents(empty_url).items())
     with psycopg.connect(empty_url):
         code, _, err = await command("restore", str(file), **target)
@@ -261,14 +261,14 @@ async def test_missing_keys_are_named_and_no_others(database_url: str, empty_url
             await world.new_file("empty", b"")
     file = tmp_path / "backup.qd"
     source = {"DATABASE_URL": database_url, "SERVER_DATA_DIR": str(data)}
-    assert (await command("backup", str(file), "--no-webhook-keys", **source))[0] == OK
-    key = (data / "webhook.keys").read_text().strip()
+    assert (await command("backup", str(file), "--no-encryption-keys", **source))[0] == OK
+    key = (data / "encryption.keys").read_text().strip()
     other = base64.b64encode(bytes(32)).decode()
     for settings, says in [
-        ({"WEBHOOK_SEALING_KEYS": key}, ""),
-        ({"WEBHOOK_SEALING_KEYS": f"{other},{key}"}, ""),
-        ({"WEBHOOK_SEALING_KEYS": other}, "Add it to QUARTERDECK_WEBHOOK_SEALING_KEYS."),
-        ({}, f"Copy webhook.keys to {tmp_path} or set QUARTERDECK_WEBHOOK_SEALING_KEYS."),
+        ({"ENCRYPTION_KEYS": key}, ""),
+        ({"ENCRYPTION_KEYS": f"{other},{key}"}, ""),
+        ({"ENCRYPTION_KEYS": other}, "Add it to QUARTERDECK_ENCRYPTION_KEYS."),
+        ({}, f"Copy encryption.keys to {tmp_path} or set QUARTERDECK_ENCRYPTION_KEYS."),
     ]:
         with connect(empty_url) as connection:
             connection.execute("DROP SCHEMA IF EXISTS app, jobs CASCADE")
@@ -294,13 +294,13 @@ async def test_what_cannot_be_backed_up_leaves_no_file(
     code, _, err = await command(
         "backup", str(file), DATABASE_URL=server.database_url, SERVER_DATA_DIR=str(tmp_path / "x")
     )
-    assert (code, "missing in the bundle store" in err) == (REFUSED, True), err
+    assert (code, "missing in the blob store" in err) == (REFUSED, True), err
     assert not file.exists()
     assert not file.with_name("backup.qd.part").exists()
 
     with connect(server.database_url) as backup:
         begin_snapshot(backup)
-        await world.execute("UPDATE bundles SET touched_at = now() - interval '2 days'")
+        await world.execute("UPDATE blobs SET touched_at = now() - interval '2 days'")
         await world.execute(
             "DELETE FROM skill_versions WHERE skill_id IN (SELECT id FROM skills WHERE workspace_id = %s)",
             world.workspace_id,
@@ -309,7 +309,7 @@ async def test_what_cannot_be_backed_up_leaves_no_file(
             await asyncio.to_thread(lambda: qd_here("sweep", DATABASE_URL=server.database_url, **data).returncode) == OK
         )
         stored = [
-            path for path in (server.data_dir / "bundles").rglob("*") if path.is_file() and path.read_bytes() == archive
+            path for path in (server.data_dir / "blobs").rglob("*") if path.is_file() and path.read_bytes() == archive
         ]
         assert len(stored) == 1
     assert await asyncio.to_thread(lambda: qd_here("sweep", DATABASE_URL=server.database_url, **data).returncode) == OK
@@ -328,7 +328,7 @@ def with_a_later_migration(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_from_an_object_store_and_an_earlier_release(
     database_url: str, empty_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = {"BUNDLE_STORE_URL": f"s3://{BUCKET}/first"}
+    store = {"BLOB_STORE_URL": f"s3://{BUCKET}/first"}
     archive = bundle(noise=random.Random(2).randbytes(300_000).hex())
     with serving(database_url, tmp_path, **store) as server:
         async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
@@ -339,7 +339,7 @@ async def test_from_an_object_store_and_an_earlier_release(
     code, _, err = await command("backup", str(file), DATABASE_URL=database_url, **store)
     assert code == OK, err
     # Into another prefix, by way of a database that was migrated already.
-    second = {"BUNDLE_STORE_URL": f"s3://{BUCKET}/second", "SERVER_DATA_DIR": str(tmp_path)}
+    second = {"BLOB_STORE_URL": f"s3://{BUCKET}/second", "SERVER_DATA_DIR": str(tmp_path)}
     assert (await asyncio.to_thread(qd_here, "migrate", DATABASE_URL=empty_url, **second)).returncode == OK
     code, _, err = await command("restore", str(file), DATABASE_URL=empty_url, **second)
     assert code == OK, err

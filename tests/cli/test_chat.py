@@ -145,8 +145,8 @@ async def test_resuming_shows_the_last_messages(server: Server, world: World) ->
         text = screen.wait(f"Earlier messages: qd watch {session_id}", "› input 7", "> input 7")
         assert "› input 0" not in text
         assert "another client" not in text
-        await world.submit(session_id, "from another place")
-        screen.wait("Sent from another client · Started a run · Read", "> from another place")
+        await world.submit(session_id, "from another client")
+        screen.wait("Sent from another client · Started a run · Read", "> from another client")
         screen.enter("demo: slow 99")
         screen.wait_for(
             lambda text: "› demo: slow 99" in text and "Sending…" not in text and "Running · Ctrl-C" in text,

@@ -50,7 +50,7 @@ def test_pages_for_operators_run_from_top_to_bottom(tmp_path: Path) -> None:
         blocks = texts_of(blocks_of("docs/run/admin.md", "sh"))
         blocks += texts_of(blocks_of("docs/run/encryption-keys.md", "sh"))
         blocks += texts_of(blocks_of("docs/run/backups.md", "sh"))
-        admin, audit, *_, key = at.run([*blocks, "printenv QUARTERDECK_WEBHOOK_SEALING_KEYS"])
+        admin, audit, *_, key = at.run([*blocks, "printenv QUARTERDECK_ENCRYPTION_KEYS"])
     assert "owner ann@example.com" in admin
     assert re.search(r"qd_live_\w+…  revoked  ci", admin)
     assert [event["action"] for event in json.loads(audit)["items"]] == ["create_api_key"]

@@ -25,20 +25,20 @@ async (encoded) => {
   }
   const byFrequency = (one, other) => counts.get(other) - counts.get(one) || one - other;
   const palette = [...counts.keys()].sort(byFrequency).slice(0, 256);
-  const places = new Map();
+  const indexes = new Map();
   for (const colour of counts.keys()) {
     let best = 0;
     let least = Infinity;
-    for (const [place, one] of palette.entries()) {
+    for (const [index, one] of palette.entries()) {
       const [red, green, blue] = [16, 8, 0].map((shift) => ((colour >> shift) & 255) - ((one >> shift) & 255));
       const distance = red * red + green * green + blue * blue;
-      if (distance < least) [best, least] = [place, distance];
+      if (distance < least) [best, least] = [index, distance];
       if (distance === 0) break;
     }
-    places.set(colour, best);
+    indexes.set(colour, best);
   }
   let pixels = "";
-  for (const colour of colours) pixels += String.fromCharCode(places.get(colour));
+  for (const colour of colours) pixels += String.fromCharCode(indexes.get(colour));
   return {width, height, palette, pixels: btoa(pixels)};
 }
 """

@@ -180,8 +180,8 @@ async def test_read_only_key_has_no_actions(console: ConsolePage, world: World) 
 @pytest.mark.long
 async def test_missing_permission_is_named(console: ConsolePage, world: World) -> None:
     await console.sign_in(await world.new_key(Permission.KEY_MANAGE, label="Blind"), "/keys")
-    for place in ("Keys", "Audit log", "Activity", "Workspace"):
-        await console.page.get_by_role("link", name=place).click()
+    for page in ("Keys", "Audit log", "Activity", "Workspace"):
+        await console.page.get_by_role("link", name=page).click()
         await expect(console.page.get_by_role("main")).to_contain_text("does not have the permission workspace.read")
     await console.page.get_by_role("link", name="Keys").click()
     await console.page.get_by_role("button", name="Create key").click()

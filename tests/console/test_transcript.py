@@ -154,13 +154,13 @@ async def test_markdown(console: ConsolePage) -> None:
         """async ([source, texts]) => {
             const { markdown } = await import(source);
             return texts.map((text) => {
-                const place = markdown(text);
-                for (const link of place.querySelectorAll("a")) {
+                const node = markdown(text);
+                for (const link of node.querySelectorAll("a")) {
                     if (link.rel !== "noopener noreferrer" || link.target !== "_blank") throw new Error(link.outerHTML);
                     link.removeAttribute("rel");
                     link.removeAttribute("target");
                 }
-                const blocks = [...place.querySelectorAll(".md-block")];
+                const blocks = [...node.querySelectorAll(".md-block")];
                 return blocks.map((block) => block.innerHTML).join("").replaceAll("\\n", "");
             });
         }""",

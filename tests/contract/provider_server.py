@@ -294,10 +294,10 @@ def _responses_stream(items: list[tuple[Any, list[Event]]], reason: str | None) 
 def _text_item(pieces: Sequence[str]) -> tuple[Any, list[Event]]:
     part = {"type": "output_text", "text": "".join(pieces), "annotations": [], "logprobs": []}
     item = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
-    place = {"item_id": "msg_1", "content_index": 0}
-    added = _event("response.content_part.added", **place, part=part | {"text": ""})
-    deltas = [_event("response.output_text.delta", **place, delta=piece, logprobs=[]) for piece in pieces]
-    return item, [added, *deltas, _event("response.output_text.done", **place, text=part["text"], logprobs=[])]
+    position = {"item_id": "msg_1", "content_index": 0}
+    added = _event("response.content_part.added", **position, part=part | {"text": ""})
+    deltas = [_event("response.output_text.delta", **position, delta=piece, logprobs=[]) for piece in pieces]
+    return item, [added, *deltas, _event("response.output_text.done", **position, text=part["text"], logprobs=[])]
 
 
 def _call_item(call_id: str, name: str, arguments: str) -> tuple[Any, list[Event]]:

@@ -487,7 +487,7 @@ def _with_client_tools(body: dict[str, Any]) -> dict[str, Any]:
         return body
     return body | {
         "client_tools": [
-            tools[place] | {"name": f"tool_{place}", "parameters": {"type": "object"}} for place in range(number)
+            tools[index] | {"name": f"tool_{index}", "parameters": {"type": "object"}} for index in range(number)
         ]
     }
 
@@ -551,10 +551,10 @@ _archives = st.just(bundle()) | st.builds(
 @st.composite
 def _junk(draw: st.DrawFn) -> Junk:
     whole = draw(_archives)
-    place = draw(st.integers(10, len(whole) - 1))
+    end = draw(st.integers(10, len(whole) - 1))
     damaged = st.sampled_from(
         [
-            whole[:place],
+            whole[:end],
             whole + b"\x01",
             whole[:-8] + bytes(8),
             archives.gzip(archives.tar(archives.file(b"skill.md", archives.SKILL_MD))),

@@ -64,8 +64,8 @@ async def test_inputs_are_counted_where_they_were_accepted(world: World) -> None
     )
     starts = moments(await activity(world, "?minutes=600"))
     # At the very beginning of a stretch, at its very end, and before the window. The last two stay where they are.
-    places = [starts[5], starts[6] - timedelta(microseconds=1), starts[6], starts[0] - timedelta(microseconds=1)]
-    for moment, (event_id,) in zip(places, rows, strict=False):
+    new_times = [starts[5], starts[6] - timedelta(microseconds=1), starts[6], starts[0] - timedelta(microseconds=1)]
+    for moment, (event_id,) in zip(new_times, rows, strict=False):
         await world.execute("UPDATE session_events SET created_at = %s WHERE id = %s", moment, event_id)
     body = await activity(world, "?minutes=600")
     counts = {datetime.fromisoformat(one["at"]): one["count"] for one in body["inputs"]}
@@ -92,20 +92,20 @@ async def test_runs_by_state(world: World) -> None:
 async def test_time_to_start(world: World) -> None:
     """Of each stretch by itself, and only of runs that have started. A clock that is behind is no time machine."""
     starts = moments(await activity(world, "?minutes=10080"))
-    place = len(starts) - 10
+    index = len(starts) - 10
     for number, wait_ms in enumerate([10, 20, 30, 40, 1000]):
         run_id = await run_in(world, await world.new_session())
-        moved = await move_run(world, run_id, starts[place] + timedelta(milliseconds=number))
+        moved = await move_run(world, run_id, starts[index] + timedelta(milliseconds=number))
         started_at = created_at(moved) + timedelta(milliseconds=wait_ms)
         await world.execute("UPDATE runs SET state = 'running', started_at = %s WHERE id = %s", started_at, moved)
-    await move_run(world, await run_in(world, await world.new_session()), starts[place])
-    early = await move_run(world, await run_in(world, await world.new_session()), starts[place + 1])
-    await world.execute("UPDATE runs SET started_at = %s WHERE id = %s", starts[place], early)
+    await move_run(world, await run_in(world, await world.new_session()), starts[index])
+    early = await move_run(world, await run_in(world, await world.new_session()), starts[index + 1])
+    await world.execute("UPDATE runs SET started_at = %s WHERE id = %s", starts[index], early)
     body = await activity(world, "?minutes=10080")
     found = {datetime.fromisoformat(one.pop("at")): one for one in body["time_to_start"] if one["runs"]}
     assert found == {
-        starts[place]: {"runs": 5, "p50_ms": 30, "p95_ms": 1000},
-        starts[place + 1]: {"runs": 1, "p50_ms": 0, "p95_ms": 0},
+        starts[index]: {"runs": 5, "p50_ms": 30, "p95_ms": 1000},
+        starts[index + 1]: {"runs": 1, "p50_ms": 0, "p95_ms": 0},
     }
 
 

@@ -291,7 +291,7 @@ async def test_the_demo_model_names_what_it_got(world: World, server: Server) ->
         await world.new_file("lost.txt", b"lost"),
         await world.new_file("empty.txt", b""),
     ]
-    [lost] = list(Path(server.data_dir).glob(f"bundles/*/{sha256(b'lost')}.*"))
+    [lost] = list(Path(server.data_dir).glob(f"blobs/*/{sha256(b'lost')}.*"))
     lost.unlink()
     run_id = (await attach(world, session_id, *file_ids)).json()["run_id"]
     with working(server.database_url, server.data_dir):

@@ -30,7 +30,7 @@ FROM audit_events WHERE workspace_id = %s ORDER BY id
 # Every record there is, but for what is not part of a change: the times at which keys were used, which come a little
 # later, and archives, which are there before the version that names them.
 TABLES = """
-SELECT relname FROM pg_class WHERE relnamespace = 'app'::regnamespace AND relkind = 'r' AND relname <> 'bundles'
+SELECT relname FROM pg_class WHERE relnamespace = 'app'::regnamespace AND relkind = 'r' AND relname <> 'blobs'
 """
 RECORDS = "SELECT (to_jsonb(t) - 'last_used_at')::text FROM app.{table} t ORDER BY 1"
 

@@ -22,7 +22,7 @@ from quarterdeck.connections.credentials.model import (
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.setting_types import AddressExceptions
-from quarterdeck.core.settings import CredentialSettings, WebhookSettings
+from quarterdeck.core.settings import CredentialSettings, EncryptionSettings
 from tests.token_server import TokenServer, token_server
 from tests.world import Server, World, error_of
 
@@ -120,7 +120,7 @@ async def oauth(exceptions: AddressExceptions | None = None, seconds: float = 30
 
 
 async def use(world: World, server: Server, tokens: OAuthTokens, credential_id: str) -> Authorization:
-    cipher = SecretCipher(WebhookSettings(), server.data_dir)
+    cipher = SecretCipher(EncryptionSettings(), server.data_dir)
     async with await world.connect() as connection:
         used = await service.authorization(connection, cipher, tokens, world.workspace_id, UUID(credential_id))
     assert used.revision == 1
@@ -148,7 +148,7 @@ async def test_bearer_and_header_are_sent_and_redacted(world: World, server: Ser
 
 async def test_a_secret_without_its_key_is_an_error_of_the_use_alone(world: World, server: Server) -> None:
     credential_id = await world.new_credential(SECRET)
-    other_key = SecretCipher(WebhookSettings(sealing_keys=base64.b64encode(bytes(32)).decode()), server.data_dir)
+    other_key = SecretCipher(EncryptionSettings(keys=base64.b64encode(bytes(32)).decode()), server.data_dir)
     async with oauth() as tokens, await world.connect() as connection:
         used = await service.authorization(connection, other_key, tokens, world.workspace_id, UUID(credential_id))
     with pytest.raises(AuthorizationError, match="cannot be decrypted"):

@@ -248,10 +248,10 @@ async def test_many_streams_at_once(world: World, server: Server) -> None:
     following = [asyncio.create_task(follow(session_id)) for session_id in sessions for _ in range(5)]
     await asyncio.gather(*(world.submit(session_id, f"{number}") for number in range(20) for session_id in sessions))
     results = await asyncio.gather(*following)
-    for place, session_id in enumerate(sessions):
+    for number, session_id in enumerate(sessions):
         events = await walk(world, session_id)
         assert len(events) == 20
-        assert results[5 * place : 5 * place + 5] == [events] * 5
+        assert results[5 * number : 5 * number + 5] == [events] * 5
 
 
 # --- when it ends ---

@@ -123,8 +123,8 @@ async def test_idle_streams_share_their_queries(own_world: World, own: Server) -
     """Thirty streams of thirty sessions, by keys and tokens, cost three statements for each check."""
     sessions = [await own_world.new_session() for _ in range(30)]
     async with AsyncExitStack() as stack:
-        for place, session_id in enumerate(sessions):
-            key = own_world.key if place % 2 else await own_world.new_token(session_id)
+        for number, session_id in enumerate(sessions):
+            key = own_world.key if number % 2 else await own_world.new_token(session_id)
             await (await stack.enter_async_context(reading(own.url, session_id, key))).next()
         before, began = await _transactions(own.database_url), time.monotonic()
         await asyncio.sleep(3)

@@ -41,7 +41,7 @@ async def test_a_file_is_uploaded_downloaded_and_deleted(world: World, server: S
     assert file["created_by"]["primary_email"].endswith("@example.com")
     path = f"/v1/files/{file['id']}"
     assert (await world.get(path)).json() == file
-    (stored,) = (server.data_dir / "bundles" / sha256[:2]).glob(f"{sha256}.*")
+    (stored,) = (server.data_dir / "blobs" / sha256[:2]).glob(f"{sha256}.*")
     assert stored.read_bytes() == content
 
     whole = await world.get(f"{path}/content")

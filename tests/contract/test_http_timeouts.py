@@ -30,7 +30,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="connections are coun
 
 @pytest.fixture(scope="module")
 def brief(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Has little patience and few places. On the same database."""
+    """Has little patience and few slots. On the same database."""
     settings = {
         "HTTP_HEADER_SECONDS": HEADER_SECONDS,
         "HTTP_CONNECTIONS": CONNECTIONS,
@@ -85,7 +85,7 @@ def test_idle_connection_is_closed(brief: Server) -> None:
         assert wire.is_closed()
 
 
-async def test_beyond_the_limit_others_wait_until_places_are_free(brief: Server) -> None:
+async def test_beyond_the_limit_others_wait_until_slots_are_free(brief: Server) -> None:
     with ExitStack() as stack:
         for _ in range(CONNECTIONS):
             stack.enter_context(Wire(brief.port))

@@ -31,7 +31,7 @@ def s3(objects: Objects) -> Objects:
 
 @pytest.fixture
 def server(database_url: str, tmp_path: Path, s3: Objects) -> Iterator[Server]:
-    with serving(database_url, tmp_path, BUNDLE_STORE_URL=STORE_URL) as server:
+    with serving(database_url, tmp_path, BLOB_STORE_URL=STORE_URL) as server:
         yield server
 
 
@@ -43,7 +43,7 @@ async def test_an_archive_is_stored_under_its_hash(world: World, tmp_path: Path)
     (found,) = await obstore.list(store, f"skills/{sha256[:2]}").collect_async()
     stored = await obstore.get_async(store, found["path"])
     assert bytes(await stored.bytes_async()) == archive
-    assert not (tmp_path / "bundles").exists()
+    assert not (tmp_path / "blobs").exists()
 
 
 async def test_a_store_that_is_away_is_503_and_uses_no_number(world: World, s3: Objects) -> None:
@@ -92,7 +92,7 @@ async def test_downloads_from_a_store_that_is_away_are_503(
         assert (await world.push(skill_id, bundle(name))).status_code == 201
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
     folder = tmp_path_factory.mktemp("cut off")
-    with serving(database_url, folder, BUNDLE_STORE_URL=STORE_URL) as server:
+    with serving(database_url, folder, BLOB_STORE_URL=STORE_URL) as server:
         async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
             version = f"/v1/skills/{skill_id}/versions/1"
             for path in ("/bundle", "/file?path=SKILL.md"):

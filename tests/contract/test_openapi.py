@@ -22,9 +22,9 @@ from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.connections.servers.model import CreateMcpServerBody
 from quarterdeck.connections.servers.rules import check_one_connection
 from quarterdeck.core import errors
-from quarterdeck.core.errors import ErrorCode, Kind
+from quarterdeck.core.errors import ErrorCode, ErrorKind
 from quarterdeck.core.etags import parse_tags
-from quarterdeck.core.operation import Operation, Payload, Refusal
+from quarterdeck.core.operation import ErrorCase, Operation, Payload
 from quarterdeck.events.model import DeltaBody, EventBody
 from quarterdeck.http.responses import STATUS
 from tests.contract.openapi_snapshot import SNAPSHOT, current
@@ -145,7 +145,7 @@ def test_the_codes_are_the_nine() -> None:
 def test_every_kind_of_error_is_documented() -> None:
     documented = {refusal.fault.kind for operation in OPERATIONS for refusal in refusals(operation)}
     # A wrong method belongs to no operation; the introduction tells of it. What is no request belongs to none either.
-    assert set(Kind) - documented == {Kind.WRONG_METHOD, Kind.MALFORMED}
+    assert set(ErrorKind) - documented == {ErrorKind.WRONG_METHOD, ErrorKind.MALFORMED}
     assert "405" in DOCUMENT["info"]["description"]
 
 
@@ -186,7 +186,7 @@ def test_every_component_is_used(section: str) -> None:
 
 def test_operations_that_share_a_name_share_the_response() -> None:
     first, second = OPERATIONS[0], msgspec.structs.replace(OPERATIONS[0], path="/v1/sessions/{session_id}/other")
-    other = Refusal("other", errors.conflict("Other."), "Other.", "Other.")
+    other = ErrorCase("other", errors.conflict("Other."), "Other.", "Other.")
     with pytest.raises(AssertionError, match="ConflictSubmitInput"):
         openapi_document([first, msgspec.structs.replace(second, refusals=(other,))])
 
@@ -249,7 +249,7 @@ def test_only_the_conflict_that_is_retried_has_retry_after() -> None:
     contended = {
         operation.name
         for operation in OPERATIONS
-        if any(refusal.fault.kind is Kind.CONTENDED for refusal in refusals(operation))
+        if any(refusal.fault.kind is ErrorKind.CONTENDED for refusal in refusals(operation))
     }
     assert retried == contended == {operation.name for operation in OPERATIONS if operation.method != "GET"}
 

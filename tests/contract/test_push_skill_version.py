@@ -28,7 +28,7 @@ async def test_a_push_answers_with_the_new_version(world: World, server: Server)
     assert body["manifest"]["files"][1]["sha256"] == hashlib.sha256(b"echo hi\n").hexdigest()
     sha256 = hashlib.sha256(archive).hexdigest()
     assert body["manifest"]["archive_sha256"] == sha256
-    (stored,) = (server.data_dir / "bundles" / sha256[:2]).glob(f"{sha256}.*")
+    (stored,) = (server.data_dir / "blobs" / sha256[:2]).glob(f"{sha256}.*")
     assert stored.read_bytes() == archive
 
 

@@ -91,10 +91,10 @@ def servers(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathF
         def served(**settings: object) -> Server:
             name = tuple(sorted(settings.items()))
             if name not in found:
-                place = tmp_path_factory.mktemp("limited")
+                folder = tmp_path_factory.mktemp("limited")
                 # PostgreSQL takes a hundred connections, and these servers stay while others come and go.
                 few = {"DATABASE_POOL_CONNECTIONS": 3, "DATABASE_SUBMIT_CONNECTIONS": 1}
-                found[name] = stack.enter_context(serving(url, place, **settings, **few))
+                found[name] = stack.enter_context(serving(url, folder, **settings, **few))
             return found[name]
 
         yield served

@@ -129,7 +129,7 @@ async def test_last_page_has_no_cursor_and_can_be_continued_later(world: World) 
     assert later["data"]["text"] == "later"
 
 
-async def test_any_number_is_a_place_in_the_log(world: World) -> None:
+async def test_any_number_is_a_position_in_the_log(world: World) -> None:
     session_id = await world.new_session()
     await add_events(world, session_id, 1)
     assert await page(world, session_id, f"?after={2**63 - 1}") == {"items": [], "next_cursor": None}

@@ -71,7 +71,7 @@ async def test_the_list_is_sorted_by_path(world: World, files: SessionFiles) -> 
         ("", sorted([*paths, "link", "empty"])),
     ):
         assert [one["path"] for one in await walk(world, files, f"&prefix={quote(prefix)}")] == expected
-    # A cursor is a place in the order, also if there is no such file any more.
+    # A cursor is a position in the order, also if there is no such file any more.
     page = (await world.get(path_of(files, "?after=a/11&limit=1"))).json()
     assert ([one["path"] for one in page["items"]], page["next_cursor"]) == (["a/2"], "a/2")
     for query in ("limit=0", "limit=201", "after=%00", "prefix=%00", f"after={'x' * 1025}", "prefix=%FF"):

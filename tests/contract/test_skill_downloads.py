@@ -196,7 +196,7 @@ async def test_a_whole_is_put_together_from_parts_fetched_at_once(world: World, 
 
 def stored_at(server: Server, archive: bytes) -> Path:
     sha256 = hashlib.sha256(archive).hexdigest()
-    (found,) = (server.data_dir / "bundles" / sha256[:2]).glob(f"{sha256}.*")
+    (found,) = (server.data_dir / "blobs" / sha256[:2]).glob(f"{sha256}.*")
     return found
 
 

@@ -325,8 +325,8 @@ async def test_number_of_webhooks_is_limited(narrow: World) -> None:
     assert (await narrow.post("/v1/webhooks", body)).status_code == 201
 
 
-async def test_without_a_usable_sealing_key_nothing_is_created(database_url: str, tmp_path: Path) -> None:
-    with serving(database_url, tmp_path, WEBHOOK_SEALING_KEYS="c2hvcnQ=") as server:
+async def test_without_a_usable_encryption_key_nothing_is_created(database_url: str, tmp_path: Path) -> None:
+    with serving(database_url, tmp_path, ENCRYPTION_KEYS="c2hvcnQ=") as server:
         async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
             world = await World.create(database_url, http)
             answer = await world.post("/v1/webhooks", {"url": URL, "events": ["run.failed"]})
@@ -334,5 +334,5 @@ async def test_without_a_usable_sealing_key_nothing_is_created(database_url: str
             assert "encrypted" in answer.json()["error"]["message"]
             assert (await world.get("/v1/webhooks")).json()["items"] == []
         log = server.log.read_text()
-    assert "QUARTERDECK_WEBHOOK_SEALING_KEYS must contain base64-encoded keys of 32 bytes" in log
+    assert "QUARTERDECK_ENCRYPTION_KEYS must contain base64-encoded keys of 32 bytes" in log
     assert "c2hvcnQ=" not in log

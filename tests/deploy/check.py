@@ -20,7 +20,7 @@ CHART = DEPLOY / "helm" / "quarterdeck"
 KUBERNETES = ("1.29", "1.34")
 # Not part of Kubernetes, so there is no schema here: what they must have is checked below.
 OTHER_KINDS = {"ScaledObject", "PodMonitor"}
-LEAST = {"bundleStoreUrl": "s3://bucket/prefix"}
+LEAST = {"blobStoreUrl": "s3://bucket/prefix"}
 EVERYTHING: dict[str, Any] = {
     **LEAST,
     "settings": {"QUARTERDECK_MODEL_DEFAULT": "demo", "QUARTERDECK_RUN_MAX_STEPS": 5},
@@ -57,7 +57,7 @@ def check_chart() -> Iterator[str]:
         pod = each["spec"]["template"]["spec"]
         if pod["securityContext"]["runAsNonRoot"] is not True:
             yield f"{each['metadata']['name']} may run as root"
-    yield from refused({}, "bundleStoreUrl")
+    yield from refused({}, "blobStoreUrl")
     yield from refused(LEAST | {"replicas": 3}, "replicas")
     # Every object of the default values: its unknown entries are refused, too.
     defaults = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -110,7 +110,7 @@ def check_containerfile() -> Iterator[str]:
 
 
 def check_compose() -> Iterator[str]:
-    given = {"OWNER_PASSWORD": "a", "APP_PASSWORD": "b", "SEALING_KEYS": "c"}
+    given = {"OWNER_PASSWORD": "a", "APP_PASSWORD": "b", "ENCRYPTION_KEYS": "c"}
     command = [str(Path(sys.executable).parent / "podman-compose"), "-f", str(DEPLOY / "compose.yaml"), "config"]
     for environment, succeeds in ((given, True), ({}, False)):
         done = subprocess.run(

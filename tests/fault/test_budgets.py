@@ -168,7 +168,7 @@ def calls() -> Reply:
 
 @pytest.mark.long
 async def test_workers_overshoot_a_daily_limit_by_the_steps_in_progress(world: World, server: Server) -> None:
-    """One place for each worker: at most four steps are in progress. More runs wait, and each could do 100 steps."""
+    """One slot for each worker: at most four steps are in progress. More runs wait, and each could do 100 steps."""
     workers, sessions, limit = 4, 6, 24 * STEP_TOKENS
     answer = await world.patch("/v1/workspace", {"limits": {"day": {"max_tokens": limit}}})
     assert answer.status_code == 200

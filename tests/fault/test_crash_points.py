@@ -108,9 +108,9 @@ def texts_of(entries: list[dict[str, Any]], type_: str) -> list[str]:
 def check_requests(entries: list[dict[str, Any]], asked: list[list[Any]], answers: list[str]) -> None:
     """A request whose answer was stored is never made again. `answers` are those to `asked`, each unlike the others."""
     stored = texts_of(entries, "message")
-    for place, messages in enumerate(asked):
-        if answers[place] in stored:
-            assert messages not in asked[place + 1 :], "a stored step was repeated"
+    for number, messages in enumerate(asked):
+        if answers[number] in stored:
+            assert messages not in asked[number + 1 :], "a stored step was repeated"
 
 
 # --- killed right before a write ---

@@ -89,7 +89,7 @@ async def test_no_request_fails_while_a_key_is_rotated_under_load(worlds: list[W
     failures: list[tuple[int, str]] = []
     done = 0
 
-    async def use(world: World, place: int) -> None:
+    async def use(world: World, number: int) -> None:
         nonlocal done
         while not stop.is_set():
             # A different secret of those that overlap each time.
@@ -100,7 +100,7 @@ async def test_no_request_fails_while_a_key_is_rotated_under_load(worlds: list[W
                 case 0:
                     answer = await world.get(f"/v1/sessions/{session_id}", key=key)
                 case 1:
-                    answer = await world.submit(session_id, f"{done}", key=key, idempotency_key=f"{place}-{done}")
+                    answer = await world.submit(session_id, f"{done}", key=key, idempotency_key=f"{number}-{done}")
                 case 2:
                     answer = await world.submit(session_id, f"{done}", key=key)
                 case _:
@@ -116,7 +116,7 @@ async def test_no_request_fails_while_a_key_is_rotated_under_load(worlds: list[W
 
         await eventually(are_enough)
 
-    users = [asyncio.create_task(use(world, place)) for place in range(4) for world in worlds]
+    users = [asyncio.create_task(use(world, number)) for number in range(4) for world in worlds]
     for _ in range(3):
         await uses(40)
         answer = await one.post(f"/v1/api-keys/{key_id}/rotate", {"overlap_seconds": 3600}, key=good[-1])

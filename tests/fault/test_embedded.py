@@ -159,8 +159,8 @@ def test_another_account_cannot_connect_even_where_it_can_walk(folder: Path) -> 
             os._exit(1)
 
     with running(folder) as url:
-        for place in (folder, folder.parent):
-            place.chmod(0o755)
+        for path in (folder, folder.parent):
+            path.chmod(0o755)
         attempt = multiprocessing.get_context("fork").Process(target=connect_as_nobody, args=(url,))
         attempt.start()
         attempt.join()
@@ -171,8 +171,8 @@ def test_another_account_cannot_connect_even_where_it_can_walk(folder: Path) -> 
 def test_as_root_only_the_servers_account_is_let_through(folder: Path) -> None:
     with running(folder):
         assert server(folder).username() == SYSTEM_USER
-        for place in (folder, folder.parent):
-            assert stat.S_IMODE(place.stat().st_mode) == 0o710
+        for path in (folder, folder.parent):
+            assert stat.S_IMODE(path.stat().st_mode) == 0o710
 
 
 @as_root

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
-from quarterdeck.core.errors import Kind, ServiceError
+from quarterdeck.core.errors import ErrorKind, ServiceError
 from quarterdeck.core.settings import DatabaseSettings, Settings
 from quarterdeck.db.database import Connection, Database, make_pool
 from quarterdeck.db.pool import app_settings
@@ -145,7 +145,7 @@ async def test_locks_errors_and_commits_are_those_of_a_direct_connection(databas
             await holder.execute("LOCK TABLE app.users IN EXCLUSIVE MODE")
             with pytest.raises(ServiceError) as refused:
                 await database.statement(add, repeatable=False)
-            assert refused.value.kind is Kind.CONTENDED
+            assert refused.value.kind is ErrorKind.CONTENDED
         await database.statement(add, repeatable=False)
         assert await database.read(count) == 1
         # More often than psycopg waits before it prepares a statement, and each time in a new session.

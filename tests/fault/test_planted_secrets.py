@@ -14,7 +14,7 @@ import pytest
 from msgspec import Struct
 
 from quarterdeck.core.secret_encryption import KEY_FILE, SecretCipher
-from quarterdeck.core.settings import WebhookSettings
+from quarterdeck.core.settings import EncryptionSettings
 from tests.cli.command import qd_here
 from tests.fault.test_secrets import dump
 from tests.fault.waiting import start, succeeded
@@ -54,13 +54,13 @@ class Planted(Struct, frozen=True):
     refused: str
     # In the environment of API and worker.
     provider_key: str
-    sealing_key: str
+    encryption_key: str
 
     @classmethod
     def make(cls) -> "Planted":
-        names = [name for name in cls.__struct_fields__ if name != "sealing_key"]
+        names = [name for name in cls.__struct_fields__ if name != "encryption_key"]
         texts = {name: f"planted/{name}+{secrets.token_hex(16)}" for name in names}
-        return cls(**texts, sealing_key=base64.b64encode(secrets.token_bytes(32)).decode())
+        return cls(**texts, encryption_key=base64.b64encode(secrets.token_bytes(32)).decode())
 
 
 def forms(secret: str) -> Iterator[bytes]:
@@ -125,8 +125,8 @@ async def _use(world: World, servers: list[str]) -> list[str]:
 
 def _backup(database_url: str, planted: Planted, folder: Path) -> bytes:
     file = folder / "backup.qd"
-    place = {"DATABASE_URL": database_url, "SERVER_DATA_DIR": str(folder), "WEBHOOK_SEALING_KEYS": planted.sealing_key}
-    done = qd_here("admin", "backup", str(file), **place)
+    settings = {"DATABASE_URL": database_url, "SERVER_DATA_DIR": str(folder), "ENCRYPTION_KEYS": planted.encryption_key}
+    done = qd_here("admin", "backup", str(file), **settings)
     assert done.returncode == 0, done.stderr
     with zipfile.ZipFile(file) as archive:
         return b"\n".join(archive.read(name) for name in archive.namelist())
@@ -139,11 +139,11 @@ def _check_that_they_were_used(
     received = "".join(reflecting.received)
     assert len(reflecting.received) == 3
     assert all(secret in received for secret in (planted.rotated_bearer, planted.header, issuer.issued[-1]))
-    cipher = SecretCipher(WebhookSettings(sealing_keys=planted.sealing_key), folder)
+    cipher = SecretCipher(EncryptionSettings(keys=planted.encryption_key), folder)
     with psycopg.connect(database_url) as connection:
         rows = connection.execute("SELECT id, secret FROM app.credentials").fetchall()
-    sealed = {cipher.decrypt(credential_id, secret).decode() for credential_id, secret in rows}
-    assert sealed == {planted.rotated_bearer, planted.header, planted.client_secret, planted.wrong_client_secret}
+    decrypted = {cipher.decrypt(credential_id, secret).decode() for credential_id, secret in rows}
+    assert decrypted == {planted.rotated_bearer, planted.header, planted.client_secret, planted.wrong_client_secret}
 
 
 @pytest.mark.long
@@ -158,7 +158,7 @@ async def test_no_planted_secret_is_found(database_url: str, tmp_path: Path) -> 
         "MCP_COMMANDS_FILE": commands_file(tmp_path, environment={"command": ["/bin/bash", "-c", _ENVIRONMENT_SERVER]}),
         "MCP_CONNECT_SECONDS": 100,
         "MODEL_OPENAI_API_KEY": planted.provider_key,
-        "WEBHOOK_SEALING_KEYS": planted.sealing_key,
+        "ENCRYPTION_KEYS": planted.encryption_key,
     }
 
     async def take(answer: httpx.Response) -> None:
@@ -179,13 +179,13 @@ async def test_no_planted_secret_is_found(database_url: str, tmp_path: Path) -> 
     # The headers in four forms, of which each has the secret once or more.
     assert [text.count("[redacted]") >= 4 for text in texts] == [True] * 3 + [False] * 2, texts
     assert all("PATH=" in text for text in texts[3:]), "the environments were seen"
-    places = {str(file): file.read_bytes() for file in data.rglob("*") if file.is_file()}
-    places |= {"dump": dump(database_url), "backup": _backup(database_url, planted, data)}
-    places |= {f"answer of {answer.request.url}": answer.content + str(answer.headers).encode() for answer in answers}
-    assert sum(name.endswith(".log") for name in places) == 2
+    contents = {str(file): file.read_bytes() for file in data.rglob("*") if file.is_file()}
+    contents |= {"dump": dump(database_url), "backup": _backup(database_url, planted, data)}
+    contents |= {f"answer of {answer.request.url}": answer.content + str(answer.headers).encode() for answer in answers}
+    assert sum(name.endswith(".log") for name in contents) == 2
     ours = [world.key, created]
     foreign = [getattr(planted, name) for name in Planted.__struct_fields__] + issuer.issued
     for secret in (*ours, *foreign):
-        found = [name for name, content in places.items() if any(form in content for form in forms(secret))]
+        found = [name for name, content in contents.items() if any(form in content for form in forms(secret))]
         shown_once = [name for name in found if name.endswith("/v1/api-keys")]
         assert found == (shown_once if secret == created else []), secret[:20]

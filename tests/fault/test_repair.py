@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from quarterdeck.blobs.blob_store import open_blob_store
-from quarterdeck.core.settings import DatabaseSettings, Settings
+from quarterdeck.core.settings import BlobSettings, DatabaseSettings, Settings
 from quarterdeck.db.database import Database
 from quarterdeck.retention import delete_expired
 from tests.contract.provider_server import OPENAI, Reply, refuses, streams
@@ -87,7 +87,7 @@ async def test_a_session_goes_on_without_what_has_expired(world: World, server: 
     assert (await world.patch("/v1/workspace", {"retention": {"run_days": 30}})).status_code == 200
     database = Database(app_url(server.database_url), DatabaseSettings())
     await database.open()
-    deleted = await delete_expired(database, open_blob_store(None, server.data_dir), Settings())
+    deleted = await delete_expired(database, open_blob_store(BlobSettings(), server.data_dir), Settings())
     await database.close()
     assert deleted.runs == 1
     assert error_of(await world.get(f"/v1/runs/{first['id']}")) == (404, "not_found")

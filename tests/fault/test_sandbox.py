@@ -29,7 +29,7 @@ def server(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFa
 
 def settings_of(server: Server) -> dict[str, object]:
     """Workers with other data folders share the store."""
-    return {"SANDBOX_KIND": "bubblewrap", "BUNDLE_STORE_URL": f"file://{server.data_dir}/bundles"}
+    return {"SANDBOX_KIND": "bubblewrap", "BLOB_STORE_URL": f"file://{server.data_dir}/blobs"}
 
 
 @pytest.fixture

@@ -85,7 +85,7 @@ async def waiting_for_table(world: World, table: str) -> None:
 async def blocked_content(data_dir: Path, text: bytes) -> AsyncIterator[Path]:
     """Whoever reads this content from the store waits for more of it."""
     sha256 = hashlib.sha256(text).hexdigest()
-    [blob] = (data_dir / "bundles" / sha256[:2]).glob(f"{sha256}.*")
+    [blob] = (data_dir / "blobs" / sha256[:2]).glob(f"{sha256}.*")
     kept = blob.rename(data_dir / "kept")
     os.mkfifo(blob)
     try:
@@ -148,9 +148,9 @@ async def lose_worker(world: World, server: Server, host: Host, sessions: dict[P
             async with locked_table(world, "session_files"):
                 runs[Point.COMMIT] = await start(world, sessions[Point.COMMIT], texts[Point.COMMIT])
                 await waiting_for_table(world, "session_files")
-                async with locked_table(world, "bundles"):
+                async with locked_table(world, "blobs"):
                     runs[Point.CONTENTS] = await start(world, sessions[Point.CONTENTS], texts[Point.CONTENTS])
-                    await waiting_for_table(world, "bundles")
+                    await waiting_for_table(world, "blobs")
                     kill(worker)
             os.close(writer)
     return runs

@@ -69,7 +69,7 @@ class Pair(Struct, frozen=True):
 @pytest.fixture(scope="module")
 def server(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     url = clone_database(postgres_url, template)
-    settings = PATIENT | {"SANDBOX_KIND": "bubblewrap", "BUNDLE_STORE_URL": STORE_URL}
+    settings = PATIENT | {"SANDBOX_KIND": "bubblewrap", "BLOB_STORE_URL": STORE_URL}
     with object_store(), serving(url, tmp_path_factory.mktemp("api"), **settings) as server:
         yield server
     drop_database(postgres_url, url)
@@ -82,7 +82,7 @@ def workers(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         for host in hosts:
             # Also a folder with other files than the stored ones stays until it is used again.
             lasting = {"SANDBOX_SWEEP_SECONDS": 3600}
-            settings = {"BUNDLE_STORE_URL": STORE_URL, "WORKER_CONCURRENCY": 1} | lasting | host.settings
+            settings = {"BLOB_STORE_URL": STORE_URL, "WORKER_CONCURRENCY": 1} | lasting | host.settings
             stack.enter_context(working(server.database_url, tmp_path_factory.mktemp("worker"), **settings))
         yield Pair(*hosts)
 

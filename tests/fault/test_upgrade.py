@@ -20,14 +20,14 @@ pytestmark = pytest.mark.long
 
 
 class Upgrade:
-    """One installation. Its API processes have the same key, database and bundle store."""
+    """One installation. Its API processes have the same key, database and blob store."""
 
     def __init__(self, stack: AsyncExitStack, url: str, folder: Path, key: str) -> None:
         self._stack = stack
         self._url = url
         self._folder = folder
         self._key = key
-        self._settings: dict[str, object] = {"BUNDLE_STORE_URL": f"file://{folder / 'bundles'}"}
+        self._settings: dict[str, object] = {"BLOB_STORE_URL": f"file://{folder / 'blobs'}"}
         self._numbers = count(1)
         self.skill_id = ""
         self.sessions: list[str] = []

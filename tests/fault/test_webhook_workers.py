@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from quarterdeck.core.secret_encryption import KEY_FILE, SecretCipher
-from quarterdeck.core.settings import DatabaseSettings, WebhookSettings
+from quarterdeck.core.settings import DatabaseSettings, EncryptionSettings, WebhookSettings
 from quarterdeck.db.database import Database
 from quarterdeck.webhooks.deliveries import DeliverySender
 from quarterdeck.webhooks.sender import Sender
@@ -192,7 +192,7 @@ async def test_receiver_that_never_answers_times_out(world: World, server: Serve
 
 @pytest.mark.long
 async def test_slow_receiver_does_not_delay_others(world: World, server: Server, receiver: Receiver) -> None:
-    """It has more deliveries than there are places; all of one host share its few."""
+    """It has more deliveries than there are slots; all of one host share its few."""
     async with receiving(hanging) as slow:
         slow_url = f"http://localhost:{slow.port}/"
         slow_ids = [(await create(world, slow_url))[0] for _ in range(2)]
@@ -201,8 +201,8 @@ async def test_slow_receiver_does_not_delay_others(world: World, server: Server,
             for slow_id in slow_ids:
                 await send_test(world, slow_id)
         await send_test(world, quick_id)
-        places = {"WEBHOOK_CONCURRENCY": 4, "WEBHOOK_PER_HOST": 2}
-        with working(server.database_url, server.data_dir, **(QUICK | places)):
+        slots = {"WEBHOOK_CONCURRENCY": 4, "WEBHOOK_PER_HOST": 2}
+        with working(server.database_url, server.data_dir, **(QUICK | slots)):
             await delivery(world, quick_id, "delivered")
             assert len(slow.received) <= 2
 
@@ -268,7 +268,7 @@ async def test_host_at_its_limit_is_skipped(world: World, server: Server, receiv
     sender = Sender(settings)
     await database.open()
     try:
-        deliveries = DeliverySender(database, settings, SecretCipher(settings, server.data_dir), sender)
+        deliveries = DeliverySender(database, settings, SecretCipher(EncryptionSettings(), server.data_dir), sender)
         deliveries._busy["localhost"] = 2
         claims, _ = await deliveries._claim()
         assert [claimed.webhook_id for claimed, _ in claims] == [UUID(quick)]
@@ -281,7 +281,7 @@ async def test_host_at_its_limit_is_skipped(world: World, server: Server, receiv
 
 
 async def test_workspaces_take_turns(world: World, server: Server) -> None:
-    """One has more due than there are places, on many hosts and for an hour; another has one delivery, due just now."""
+    """One has more due than there are slots, on many hosts and for an hour; another has one delivery, due just now."""
     crowd = [(await create(world, f"http://host{number}.example.com:1024/"))[0] for number in range(6)]
     other = await World.create(server.database_url, world.http)
     lone, _ = await create(other, "http://lone.example.com:1024/")
@@ -297,7 +297,9 @@ async def test_workspaces_take_turns(world: World, server: Server) -> None:
     sender = Sender(settings)
     await database.open()
     try:
-        claims, _ = await DeliverySender(database, settings, SecretCipher(settings, server.data_dir), sender)._claim()
+        claims, _ = await DeliverySender(
+            database, settings, SecretCipher(EncryptionSettings(), server.data_dir), sender
+        )._claim()
         assert len(claims) == 8
         assert UUID(lone) in {claimed.webhook_id for claimed, _ in claims}
     finally:

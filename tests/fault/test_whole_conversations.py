@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from quarterdeck.blobs.blob_store import open_blob_store
-from quarterdeck.core.settings import DatabaseSettings, Settings
+from quarterdeck.core.settings import BlobSettings, DatabaseSettings, Settings
 from quarterdeck.db.database import Database
 from quarterdeck.models.context import CUT, estimate_tokens
 from quarterdeck.retention import delete_expired
@@ -312,7 +312,7 @@ async def expire(world: World, server: Server, run_id: str) -> None:
     assert (await world.patch("/v1/workspace", {"retention": {"event_days": 30}})).status_code == 200
     database = Database(app_url(server.database_url), DatabaseSettings())
     await database.open()
-    await delete_expired(database, open_blob_store(None, server.data_dir), Settings())
+    await delete_expired(database, open_blob_store(BlobSettings(), server.data_dir), Settings())
     await database.close()
     assert not await world.fetch("SELECT FROM session_events WHERE run_id = %s", run_id)
 

@@ -177,7 +177,7 @@ CHANGES = {"started_at": 1, "finished_at": -1}
 
 
 @pytest.mark.long
-async def test_runs_beyond_the_cap_wait_for_a_place_and_get_it_without_a_sweep(world: World, server: Server) -> None:
+async def test_runs_beyond_the_cap_wait_for_a_slot_and_get_it_without_a_sweep(world: World, server: Server) -> None:
     sessions = [await world.new_session() for _ in range(5)]
     settings = {"RUN_ACTIVE_PER_WORKSPACE": 2, "WORKER_SWEEP_SECONDS": 600}
     with working(server.database_url, server.data_dir, **settings):

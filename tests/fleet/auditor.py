@@ -51,12 +51,12 @@ FROM runs r WHERE session_id = ANY(%s)
 """
 _ACTIONS = "SELECT session_id, id, run_id, kind, state, call_id, resolution FROM actions WHERE session_id = ANY(%s)"
 _FILES = """
-SELECT f.session_id, b.sha256, b.generation, b.bytes FROM session_files f JOIN bundles b USING (sha256)
+SELECT f.session_id, b.sha256, b.generation, b.bytes FROM session_files f JOIN blobs b USING (sha256)
 WHERE f.session_id = ANY(%s) AND f.path = %s
 """
 _VERSIONS = """
 SELECT v.skill_id, v.id, v.version, b.sha256, b.generation, b.bytes
-FROM skill_versions v JOIN bundles b ON b.sha256 = v.bundle_sha256
+FROM skill_versions v JOIN blobs b ON b.sha256 = v.bundle_sha256
 """
 _CREATED = {
     Kind.KEY: "SELECT label, count(*) FROM api_keys GROUP BY label",

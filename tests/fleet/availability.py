@@ -31,9 +31,9 @@ async def measure(options: argparse.Namespace, folder: Path, console: Console) -
     if not options.outage:
         for as_qd_serve in (True, False):
             console.print(f"Rolling restarts, {options.rounds} rounds …")
-            place = folder / ("serve" if as_qd_serve else "separate")
-            place.mkdir()
-            async with running_fleet(place, FleetOptions(as_qd_serve=as_qd_serve)) as fleet:
+            subfolder = folder / ("serve" if as_qd_serve else "separate")
+            subfolder.mkdir()
+            async with running_fleet(subfolder, FleetOptions(as_qd_serve=as_qd_serve)) as fleet:
                 results.append(await measure_rolling_restarts(fleet, options.rounds, seed=0))
     return results
 

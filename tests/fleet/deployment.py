@@ -24,7 +24,7 @@ class Deployment(ABC):
 
     @abstractmethod
     def stored_content(self, sha256: str, generation: UUID) -> bytes | None:
-        """A content of the bundle store. None if it is missing."""
+        """A content of the blob store. None if it is missing."""
 
     @property
     def processes(self) -> list[Process]:

@@ -109,7 +109,7 @@ async def cut_network(fleet: Fleet, rng: random.Random) -> None:
 
 
 async def fill_disk(fleet: Fleet, rng: random.Random) -> None:
-    filler = fleet.bundles / "filler"
+    filler = fleet.blobs / "filler"
     with filler.open("wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(bytes(1 << 16))

@@ -1,5 +1,5 @@
 """Real processes on a real PostgreSQL: several API and worker processes, a proxy before the database, and optionally a
-small disk for bundles. The fault run, the availability measurement and the soak all use this fleet."""
+small disk for blobs. The fault run, the availability measurement and the soak all use this fleet."""
 
 import asyncio
 import os
@@ -59,7 +59,7 @@ class Fleet(Deployment):
         self.postgres = postgres
         self.proxy = proxy
         self.options = options
-        self.bundles = folder / "disk"
+        self.blobs = folder / "disk"
         self.has_small_disk = has_small_disk
         environment = self._environment(folder)
         if options.as_qd_serve:
@@ -72,7 +72,7 @@ class Fleet(Deployment):
     def _environment(self, folder: Path) -> dict[str, str]:
         proxied_url = make_conninfo(self.database_url, host="127.0.0.1", port=self.proxy.port)
         settings: dict[str, object] = {"MODEL_DEMO_PAUSE_SECONDS": 0, "LOG_LEVEL": "warning"}
-        settings |= {"BUNDLE_STORE_URL": f"file://{self.bundles}", "SANDBOX_FOLDER": folder / "sandboxes"}
+        settings |= {"BLOB_STORE_URL": f"file://{self.blobs}", "SANDBOX_FOLDER": folder / "sandboxes"}
         settings |= {f"ACTION_EXPIRY_{kind.upper()}_SECONDS": EXPIRY_SECONDS for kind in EXPIRING}
         if self.options.as_qd_serve:
             settings |= {"SERVER_PROCESSES": self.options.apis, "WORKER_PROCESSES": self.options.workers}
@@ -80,7 +80,7 @@ class Fleet(Deployment):
         return environment if self.options.bug is None else environment | {BUG_VARIABLE: self.options.bug}
 
     def stored_content(self, sha256: str, generation: UUID) -> bytes | None:
-        path = self.bundles / sha256[:2] / f"{sha256}.{generation.hex}"
+        path = self.blobs / sha256[:2] / f"{sha256}.{generation.hex}"
         return path.read_bytes() if path.exists() else None
 
     async def start(self) -> None:

@@ -15,7 +15,7 @@ from tests.fleet.process import ApiProcess
 # A client retries for this long.
 RETRY_SECONDS = 60.0
 _CODES = {code.value for code in ErrorCode}
-# Only pushes write to the bundle store, so only they can meet a full disk.
+# Only pushes write to the blob store, so only they can meet a full disk.
 _PUSH_PATH_END = "/versions"
 
 

@@ -58,10 +58,10 @@ async def check(kind: str, *arguments: str) -> None:
     patterns = [pattern for names in expected.skipped.values() for pattern in names]
     assert [pattern for pattern in patterns if not fnmatch.filter(known, pattern)] == [], "no such scenarios"
     names = [name for name in known if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
-    places = asyncio.Semaphore(AT_ONCE)
+    slots = asyncio.Semaphore(AT_ONCE)
 
     async def run(name: str) -> set[str]:
-        async with places:
+        async with slots:
             limit = str(TIMEOUT_SECONDS * 1000)
             _, output = await conformance(kind, "--scenario", name, "--timeout", limit, *arguments)
         found = re.findall(r"\[(\S+) *\] (?:\x1b\[\d+m)?(SUCCESS|FAILURE)", output)

@@ -32,7 +32,7 @@ _OPEN_ACTIONS = "SELECT id FROM actions WHERE workspace_id = ANY (%s) AND state 
 _RECEIPTS = "SELECT scope_id, operation, key FROM receipts WHERE scope_id = ANY (%s)"
 _VERSIONS = "SELECT skill_id, version FROM skill_versions WHERE skill_id = ANY (%s) ORDER BY skill_id, version"
 _KEYS = "SELECT id, revoked_at IS NOT NULL FROM api_keys WHERE workspace_id = ANY (%s)"
-_ARCHIVES = "SELECT sha256 FROM bundles WHERE sha256 = ANY (%s)"
+_ARCHIVES = "SELECT sha256 FROM blobs WHERE sha256 = ANY (%s)"
 
 
 class Driver(RuleBasedStateMachine):
@@ -171,8 +171,8 @@ class Driver(RuleBasedStateMachine):
             time.sleep(0.05)
 
     def settle(self) -> None:
-        """Until every run is where the model says: its question waits, or it waits for a place. Which of several gets
-        a free place is the server's to say."""
+        """Until every run is where the model says: its question waits, or it waits for a slot. Which of several gets
+        a free slot is the server's to say."""
         deadline = time.monotonic() + SETTLE_SECONDS
         while not all(self._is_settled(workspace) for workspace in self.roots):
             assert time.monotonic() < deadline, f"runs are not where they must be: {self._all_active()}"

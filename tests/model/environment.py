@@ -20,7 +20,7 @@ from quarterdeck.blobs.blob_store import open_blob_store
 from quarterdeck.cli.database import with_server
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.ids import created_at, first_id_at
-from quarterdeck.core.settings import DatabaseSettings, Settings
+from quarterdeck.core.settings import BlobSettings, DatabaseSettings, Settings
 from quarterdeck.db.database import Database, connection_options
 from quarterdeck.retention import delete_expired
 from quarterdeck.workspaces import service as workspaces
@@ -77,10 +77,10 @@ class Environment:
 
     async def _delete_expired(self) -> None:
         database = Database(str(self._settings.database.url), self._settings.database)
-        bundles = open_blob_store(None, self._data_dir)
+        blobs = open_blob_store(BlobSettings(), self._data_dir)
         await database.open()
         try:
-            await delete_expired(database, bundles, self._settings)
+            await delete_expired(database, blobs, self._settings)
         finally:
             await database.close()
 
@@ -97,7 +97,7 @@ class Environment:
                 "UPDATE session_tokens SET expires_at = expires_at - %s",
                 "UPDATE actions SET expires_at = expires_at - %s WHERE state = 'open'",
                 "UPDATE receipts SET created_at = created_at - %s",
-                "UPDATE bundles SET touched_at = touched_at - %s",
+                "UPDATE blobs SET touched_at = touched_at - %s",
             ):
                 self.database.execute(statement, (past,))
             rows = self.fetch("SELECT id FROM audit_events WHERE workspace_id = ANY (%s) ORDER BY id", ids)

@@ -33,9 +33,9 @@ class Expected:
 
 
 class Model:
-    def __init__(self, places: int) -> None:
-        """`places`: how many runs of a workspace are worked on at the same time."""
-        self.places = places
+    def __init__(self, slots: int) -> None:
+        """`slots`: how many runs of a workspace are worked on at the same time."""
+        self.slots = slots
         self.keys: dict[str, Key] = {}
         self.tokens: dict[str, Token] = {}
         self.sessions: dict[str, Session] = {}
@@ -80,8 +80,8 @@ class Model:
             expected.learn(answer)
         if request.key is not None:
             kept = responses.without_secret(body, answer)
-            place = (_scope(caller), request.operation, request.key)
-            self.receipts[place] = Receipt(_fingerprint(request), expected.status, kept)
+            key = (_scope(caller), request.operation, request.key)
+            self.receipts[key] = Receipt(_fingerprint(request), expected.status, kept)
 
     def is_alive(self, caller: Caller, now: datetime) -> bool:
         if isinstance(caller, Token):
@@ -227,8 +227,8 @@ class Model:
             for run in [*session.waiting, *filter(None, [session.active])]:
                 self._end(run, "cancelled")
             session.is_deleted = True
-            for place in [place for place in self.receipts if place[0] == session.id]:
-                del self.receipts[place]
+            for key in [key for key in self.receipts if key[0] == session.id]:
+                del self.receipts[key]
             self._note(session.workspace, request.operation, session.id)
 
         return learn
@@ -500,7 +500,7 @@ class Model:
                     self._close(action, "expired")
 
     def sweep(self) -> None:
-        self.receipts = {place: one for place, one in self.receipts.items() if one.hours < RECEIPT_HOURS}
+        self.receipts = {key: one for key, one in self.receipts.items() if one.hours < RECEIPT_HOURS}
         self.audit = {
             workspace: [entry for entry in entries if entry.hours < AUDIT_HOURS]
             for workspace, entries in self.audit.items()

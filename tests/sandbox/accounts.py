@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox import cgroups
-from quarterdeck.sandbox.adapter import Command, Outcome, Sandbox
+from quarterdeck.sandbox.adapter import Command, CommandOutcome, Sandbox
 from quarterdeck.sandbox.bubblewrap import Bubblewrap, Program
 
 ACCOUNTS = ("root", "ordinary")
@@ -33,7 +33,7 @@ _data_dir = Path("/nonexistent")
 
 
 class Ran(Struct):
-    outcome: Outcome
+    outcome: CommandOutcome
     output: str
     # Size of the output file.
     size: int

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from quarterdeck.core.settings import SandboxSettings
-from quarterdeck.sandbox.adapter import ErrorTail, Outcome, Service
+from quarterdeck.sandbox.adapter import CommandOutcome, ErrorTail, Service
 from quarterdeck.sandbox.cgroups import version_2_parents
 from quarterdeck.sandbox.choice import find_sandbox, why_no_sandbox
 from quarterdeck.sandbox.model import SandboxUnavailable
@@ -118,7 +118,7 @@ async def test_the_adapter_in_the_documentation(tmp_path: Path) -> None:
     skill.mkdir()
     (skill / "run.sh").write_text("echo ran > kept; echo said; exit 4")
     ran = await run(remote, "sh skills/one/run.sh", folder, one=skill)
-    assert (ran.outcome, ran.output) == (Outcome(4), "said\n")
+    assert (ran.outcome, ran.output) == (CommandOutcome(4), "said\n")
     assert sorted(os.listdir(folder)) == ["kept"]
     assert not (tmp_path / "machine").exists()
     service = Service(

@@ -55,14 +55,14 @@ class Simulation:
 
     async def run(self) -> None:
         for part in self._options.only or PARTS:
-            place = self._folder / part
-            place.mkdir(mode=0o711)
+            folder = self._folder / part
+            folder.mkdir(mode=0o711)
             if part == "scenario":
-                self.scenario = await Scenario(place, self._options.seed, self._show).run()
+                self.scenario = await Scenario(folder, self._options.seed, self._show).run()
             elif part == "capacity":
-                self.capacity = await measure_capacity(place, self._show)
+                self.capacity = await measure_capacity(folder, self._show)
             else:
-                self.failovers.append(await measure_failover(place, MODES[part], self._show))
+                self.failovers.append(await measure_failover(folder, MODES[part], self._show))
 
     def _show(self, step: str) -> None:
         self._progress.update(self._task, description=step)

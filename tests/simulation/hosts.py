@@ -82,11 +82,11 @@ class SimulatedHosts(Deployment):
         assert first is not None, "the database is new"
         self.workspace_id, self.key = first.workspace_id, first.secret
         for host in self.api_hosts:
-            place, environment = self._place(host)
-            self.apis.append(ApiProcess(host.name, "api", environment, place, host.prefix(), host.address))
+            folder, environment = self._prepare(host)
+            self.apis.append(ApiProcess(host.name, "api", environment, folder, host.prefix(), host.address))
         for host in self.worker_hosts:
-            place, environment = self._place(host)
-            self.workers.append(Process(host.name, ["worker"], environment, place, host.prefix()))
+            folder, environment = self._prepare(host)
+            self.workers.append(Process(host.name, ["worker"], environment, folder, host.prefix()))
         for process in self.processes:
             process.start()
         await asyncio.gather(*(api.wait_until_ready() for api in self.apis))
@@ -114,16 +114,16 @@ class SimulatedHosts(Deployment):
             assert time.monotonic() < deadline, f"not every worker has started: {logs}"
             await asyncio.sleep(0.1)
 
-    def _place(self, host: Host) -> tuple[Path, dict[str, str]]:
+    def _prepare(self, host: Host) -> tuple[Path, dict[str, str]]:
         """The disk of the host, which it shares with no other, and the environment of its process."""
-        place = self._folder / host.name
-        place.mkdir(mode=0o711)
+        folder = self._folder / host.name
+        folder.mkdir(mode=0o711)
         settings: dict[str, object] = {"MODEL_DEMO_PAUSE_SECONDS": 0, "LOG_LEVEL": "warning"}
-        settings |= {"BUNDLE_STORE_URL": STORE_URL, "SANDBOX_FOLDER": place / "sandboxes"}
+        settings |= {"BLOB_STORE_URL": STORE_URL, "SANDBOX_FOLDER": folder / "sandboxes"}
         settings |= {f"ACTION_EXPIRY_{kind.upper()}_SECONDS": EXPIRY_SECONDS for kind in EXPIRING}
         url = url_of_both(self.primary, self.replica)
-        environment = environment_for(url, place / "data", **(settings | self._options.settings))
-        return place, environment | CREDENTIALS | {"AWS_ENDPOINT_URL": self._store_url}
+        environment = environment_for(url, folder / "data", **(settings | self._options.settings))
+        return folder, environment | CREDENTIALS | {"AWS_ENDPOINT_URL": self._store_url}
 
     def _start_store(self) -> None:
         address, folder = self._store_host.address, self._folder / "store"

@@ -27,7 +27,7 @@ from quarterdeck.core.ids import LOWEST_ID, new_id
 from quarterdeck.core.retention import RetentionDays
 from quarterdeck.core.settings import RunSettings
 from quarterdeck.db.migrate import is_current
-from quarterdeck.db.walks import Step
+from quarterdeck.db.walks import BatchResult
 from quarterdeck.events import log
 from quarterdeck.events import store as events
 from quarterdeck.events.model import EventType, NewEvent
@@ -39,7 +39,7 @@ from quarterdeck.runs import recovery_store as recovery
 from quarterdeck.runs import store as creation
 from quarterdeck.runs.action_model import ActionKind, NewAction
 from quarterdeck.runs.model import Delivery, Input, RunState, StepUsage
-from quarterdeck.runs.store import InputEvent
+from quarterdeck.runs.store import StoredInputEvent
 from quarterdeck.server.metrics_store import Counts, read_counts, read_figures
 from quarterdeck.session_files import store as session_files
 from quarterdeck.sessions import expiry_store as expiry
@@ -52,9 +52,9 @@ from quarterdeck.skills import store as skills
 from quarterdeck.webhooks import store as webhooks
 from quarterdeck.webhooks.model import (
     Claimed,
+    DeliveryOutcome,
     NewDelivery,
     NewWebhook,
-    Outcome,
     Receiver,
     WebhookEvent,
 )
@@ -134,10 +134,10 @@ def _own_rows() -> Iterator[StoreCall]:
     yield lambda c, a, b: agents.add_version(c, new_id(), a.workspace, a.agent, configuration, a.user)
     yield lambda c, a, b: sessions.purge(c, a.deleted_session, 9)
     yield lambda c, a, b: sessions.purge_search(c, a.session, 9)
-    yield lambda c, a, b: files.add(c, new_id(), a.workspace, Upload("x", "text/plain", 1, a.bundle.hex()), a.user)
+    yield lambda c, a, b: files.add(c, new_id(), a.workspace, Upload("x", "text/plain", 1, a.blob.hex()), a.user)
     yield lambda c, a, b: skills.add(c, new_id(), a.workspace, "x", a.user)
     yield lambda c, a, b: skills.of_session(c, a.session)
-    yield lambda c, a, b: skills.stored_archives(c, [a.bundle.hex()])
+    yield lambda c, a, b: skills.stored_archives(c, [a.blob.hex()])
     yield lambda c, a, b: skills.add_version(c, new_id(), a.workspace, a.skill, BUNDLE, a.user)
     yield lambda c, a, b: workspaces.add_user(c, new_id(), "new@example.com")
     yield lambda c, a, b: workspaces.add_user(c, new_id(), a.email)
@@ -161,7 +161,7 @@ def _own_runs() -> Iterator[StoreCall]:
     actor = Caller("api_key", ALPHA.key, "x", ALPHA.user, None)
     pending = creation.NewRun(new_id(), ALPHA.archived_session, ALPHA.workspace, RunState.PENDING, ALPHA.key)
     yield lambda c, a, b: creation.add(c, pending, new_id(), "x", Delivery.QUEUE, actor)
-    attachment = {"sha256": ALPHA.bundle.hex(), "path": "attachments/x", "bytes": 1}
+    attachment = {"sha256": ALPHA.blob.hex(), "path": "attachments/x", "bytes": 1}
     attached = creation.NewRun(new_id(), ALPHA.archived_session, ALPHA.workspace, RunState.PENDING, ALPHA.key)
     yield lambda c, a, b: creation.add(c, attached, new_id(), "x", Delivery.QUEUE, actor, [attachment])
     yield lambda c, a, b: creation.find_attachments(c, a.session, a.workspace, attaching(a.file))
@@ -198,10 +198,10 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: lifecycle.abort_jobs(c, a.run)
     yield lambda c, a, b: creation.events_of(c, a.session, a.input)
     yield lambda c, a, b: creation.repeated_by(c, a.session, 1)
-    yield lambda c, a, b: creation.waits_in(c, a.session, InputEvent("input.accepted", 1, a.run, 1))
+    yield lambda c, a, b: creation.waits_in(c, a.session, StoredInputEvent("input.accepted", 1, a.run, 1))
     yield lambda c, a, b: creation.withdraw(c, a.run, 1)
-    yield lambda c, a, b: creation.forget_words(c, a.session, InputEvent("input.accepted", 1, a.run, 1))
-    yield lambda c, a, b: creation.end_of_run(c, a.session, InputEvent("input.consumed", 1, a.run, 1))
+    yield lambda c, a, b: creation.forget_words(c, a.session, StoredInputEvent("input.accepted", 1, a.run, 1))
+    yield lambda c, a, b: creation.end_of_run(c, a.session, StoredInputEvent("input.consumed", 1, a.run, 1))
 
 
 def _own_actions() -> Iterator[StoreCall]:
@@ -231,7 +231,7 @@ def _own_forks() -> Iterator[StoreCall]:
 
 def _own_files() -> Iterator[StoreCall]:
     file = stored_file("x")
-    mine = msgspec.structs.replace(file, sha256=ALPHA.bundle.hex())
+    mine = msgspec.structs.replace(file, sha256=ALPHA.blob.hex())
     yield lambda c, a, b: session_files.delete(c, a.session, [b.name, a.name])
     yield lambda c, a, b: session_files.write(c, a.session, [mine])
     yield lambda c, a, b: returns(session_files.folders(c, a.session, [a.name, b.name]), [])
@@ -244,7 +244,7 @@ def _own_files() -> Iterator[StoreCall]:
     yield lambda c, a, b: session_files.links(c, a.session)
     yield lambda c, a, b: session_files.title(c, a.session)
     yield lambda c, a, b: session_files.copy_rows(c, a.session, a.waiting_session)
-    yield lambda c, a, b: session_files.keep_contents(c, a.waiting_session, [a.bundle.hex()])
+    yield lambda c, a, b: session_files.keep_contents(c, a.waiting_session, [a.blob.hex()])
     yield lambda c, a, b: session_files.delete_all(c, a.session)
     yield lambda c, a, b: session_files.purge(c, a.session, 9)
 
@@ -269,9 +269,9 @@ def _own_deliveries() -> Iterator[StoreCall]:
     receiver = Receiver(a.webhook, a.workspace, a.url, a.name, True, [])
     webhook = NewWebhook(new_id(), a.workspace, a.url, a.name, [WebhookEvent.RUN_FAILED], None, b"x", a.user)
     for outcome in (
-        Outcome(duration_ms=1, status=200),
-        Outcome(duration_ms=1, error="x"),
-        Outcome(duration_ms=1, error="x", pause=timedelta(seconds=1)),
+        DeliveryOutcome(duration_ms=1, status=200),
+        DeliveryOutcome(duration_ms=1, error="x"),
+        DeliveryOutcome(duration_ms=1, error="x", pause=timedelta(seconds=1)),
     ):
         yield lambda c, a, b, told=outcome: webhooks.store_outcome(c, claimed, told)  # type: ignore[misc]
     yield lambda c, a, b: webhooks.add_deliveries(c, [NewDelivery(new_id(), a.webhook, "run.failed", a.run, b"x")])
@@ -301,7 +301,7 @@ def _own_deliveries() -> Iterator[StoreCall]:
 def for_all_workspaces() -> Iterator[StoreCall]:
     """Nothing of the other is due: what is young, in use, under way or not yet wanted stays."""
     long_ago = datetime(1970, 1, 1, tzinfo=UTC)
-    nothing = Step(deleted=0, read=0, next_place=None)
+    nothing = BatchResult(deleted=0, read=0, next_start=None)
     yield lambda c, a, b: returns(audit.delete_old(c, LOWEST_ID, 9), nothing)
     yield lambda c, a, b: returns(receipts.delete_old(c, long_ago, 7, 7, 9), nothing)
     yield lambda c, a, b: returns(files.delete_old(c, LOWEST_ID, None, 1, 9), nothing)
@@ -316,25 +316,23 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: recovery.add_missing_jobs(c)
     yield lambda c, a, b: returns(actions.lock_due_sessions(c, 9), [a.session])
     yield lambda c, a, b: returns(actions.lock_lifted_sessions(c, 9), [a.session])
-    yield _free_places
+    yield _free_slots
     yield _next_turn
     yield lambda c, a, b: recovery.ask_to_leave(c)
     yield lambda c, a, b: returns(recovery.leaving(c), [])
-    yield lambda c, a, b: blobs.touch(c, [a.bundle], [new_id()], [1])
-    yield lambda c, a, b: returns(blobs.find(c, [a.bundle, b"x"]), [Blob(a.bundle.hex(), a.version)])
+    yield lambda c, a, b: blobs.touch(c, [a.blob], [new_id()], [1])
+    yield lambda c, a, b: returns(blobs.find(c, [a.blob, b"x"]), [Blob(a.blob.hex(), a.version)])
     yield lambda c, a, b: returns(blobs.old(c, 24, 9), [])
-    yield lambda c, a, b: returns(blobs.lock_unused(c, b.bundle, 24), False)
-    yield lambda c, a, b: returns(blobs.lock_unused(c, a.bundle, 0), False)
+    yield lambda c, a, b: returns(blobs.lock_unused(c, b.blob, 24), False)
+    yield lambda c, a, b: returns(blobs.lock_unused(c, a.blob, 0), False)
     yield lambda c, a, b: returns(blobs.total_bytes(c), 2)
     yield lambda c, a, b: returns(
-        blobs.starting_with(c, a.bundle[0]), [StoredBlob(Blob(a.bundle.hex(), a.version), bytes=1)]
+        blobs.starting_with(c, a.blob[0]), [StoredBlob(Blob(a.blob.hex(), a.version), bytes=1)]
     )
-    yield lambda c, a, b: returns(blobs.touch_stored(c, Blob(a.bundle.hex(), a.version)), True)
-    yield lambda c, a, b: returns(blobs.touch_stored(c, Blob(b.bundle.hex(), a.version)), False)
-    yield lambda c, a, b: returns(blobs.is_used(c, Blob(a.bundle.hex(), a.version)), True)
-    yield lambda c, a, b: returns(
-        blocks.stored_between(c, *sha256_range(a.bundle[0])), [Blob(a.bundle.hex(), a.version)]
-    )
+    yield lambda c, a, b: returns(blobs.touch_stored(c, Blob(a.blob.hex(), a.version)), True)
+    yield lambda c, a, b: returns(blobs.touch_stored(c, Blob(b.blob.hex(), a.version)), False)
+    yield lambda c, a, b: returns(blobs.is_used(c, Blob(a.blob.hex(), a.version)), True)
+    yield lambda c, a, b: returns(blocks.stored_between(c, *sha256_range(a.blob[0])), [Blob(a.blob.hex(), a.version)])
     yield _condemn
     yield lambda c, a, b: blobs.condemned(c, 9)
     yield lambda c, a, b: blobs.forget(c, a.condemned, a.version)
@@ -374,8 +372,8 @@ async def _copy_event(c: RecordingConnection, a: Workspace, b: Workspace) -> Non
     assert row == (len(entries),)
 
 
-async def _free_places(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
-    """A place that one workspace has free is not given to another."""
+async def _free_slots(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
+    """A slot that one workspace has free is not given to another."""
     await lifecycle.cancel(c, a.run)
     await recovery.start_parked_runs(c, 1)
     row = await (await c.execute("SELECT parked FROM runs WHERE id = %s", (a.parked_run,))).fetchone()
@@ -386,7 +384,7 @@ async def _next_turn(c: RecordingConnection, a: Workspace, b: Workspace) -> None
     """The workspace whose last turn is longer ago."""
     worker = await (await c.execute("INSERT INTO jobs.procrastinate_workers DEFAULT VALUES RETURNING id")).fetchone()
     assert worker is not None
-    values = {"worker_id": worker[0], "places": 9, "count": 1}
+    values = {"worker_id": worker[0], "slots": 9, "count": 1}
     job = await (await c.execute(queue_store._NEXT, values)).fetchone()
     assert job is not None
     assert str(a.run) in job
@@ -405,12 +403,12 @@ async def _condemn(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
 
 
 async def _store_blocks(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
-    archive, blocks_id = Blob(a.bundle.hex(), new_id()), new_id()
+    archive, blocks_id = Blob(a.blob.hex(), new_id()), new_id()
     await blocks.add(c, blocks_id, archive)
     assert await blocks.find(c, archive) is None
     assert await blocks.finish(c, blocks_id, b"index")
     assert await blocks.find(c, archive) == (blocks_id, b"index")
-    assert await blocks.unused(c, 24, 9) == [(blocks_id, a.bundle)], "the archive has another generation"
+    assert await blocks.unused(c, 24, 9) == [(blocks_id, a.blob)], "the archive has another generation"
     await blocks.forget(c, blocks_id)
 
 

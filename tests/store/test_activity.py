@@ -120,14 +120,14 @@ def test_worker_statements_do_not_use_chart_indexes(database_url: str) -> None:
         connection.execute("SET plan_cache_mode = force_generic_plan")
         numbers = itertools.count()
         for constant in ALL:
-            if not constant.place.startswith(("runs/", "sessions/", "webhooks/")) or "runs" not in constant.text:
+            if not constant.name.startswith(("runs/", "sessions/", "webhooks/")) or "runs" not in constant.text:
                 continue
             name, statement = f"s{next(numbers)}", as_prepared(constant.text)
             connection.execute(f"PREPARE {name} AS {statement}".encode())
             nulls = ", ".join(["NULL"] * len(re.findall(r"\$\d+", statement)))
             explained = connection.execute(f"EXPLAIN EXECUTE {name}{nulls and f'({nulls})'}".encode()).fetchall()
             if re.search("runs_(created|active)", str(explained)):
-                found.append(constant.place)
+                found.append(constant.name)
         assert next(numbers) > 15
     assert found == READ_BY_AGE
 

@@ -12,7 +12,7 @@ from tests.store.test_input_batcher import batching, outcome, submission
 from tests.workers import held_up
 from tests.world import World
 
-_PLACE = "SELECT attachment_path(%s, attachments_folder(%s), %s, %s, '{}')"
+_PATH = "SELECT attachment_path(%s, attachments_folder(%s), %s, %s, '{}')"
 _ROW = """
 INSERT INTO session_files (session_id, path, kind, sha256, bytes, mode, target, modified_at)
 SELECT %s, %s, %s, CASE %s WHEN 'file' THEN (SELECT sha256 FROM files WHERE id = %s) END, 1, 420,
@@ -45,8 +45,8 @@ async def put(world: World, session_id: UUID, path: str, kind: str, file_id: str
     await world.execute(_ROW, session_id, path, kind, kind, file_id, kind)
 
 
-async def place(world: World, session_id: UUID, name: str, sha256: bytes = OTHER) -> str:
-    [(path,)] = await world.fetch(_PLACE, session_id, session_id, name, sha256)
+async def path_of(world: World, session_id: UUID, name: str, sha256: bytes = OTHER) -> str:
+    [(path,)] = await world.fetch(_PATH, session_id, session_id, name, sha256)
     assert isinstance(path, str)
     return path
 
@@ -70,7 +70,7 @@ async def place(world: World, session_id: UUID, name: str, sha256: bytes = OTHER
     ],
 )
 async def test_names_become_plain_paths(world: World, name: str, path: str) -> None:
-    assert await place(world, await session_with_sandbox(world), name) == f"attachments/{path}"
+    assert await path_of(world, await session_with_sandbox(world), name) == f"attachments/{path}"
 
 
 async def test_a_path_is_free_or_has_the_same_content(world: World) -> None:
@@ -81,18 +81,18 @@ async def test_a_path_is_free_or_has_the_same_content(world: World) -> None:
     await put(world, session_id, "attachments/a-2.txt/inside", "file", file_id)
     await put(world, session_id, "attachments/a-3.txt", "link", file_id)
     await put(world, session_id, "attachments/a-4.txt", "folder", file_id)
-    assert await place(world, session_id, "a.txt", content) == "attachments/a.txt"
-    assert await place(world, session_id, "a.txt") == "attachments/a-5.txt"
+    assert await path_of(world, session_id, "a.txt", content) == "attachments/a.txt"
+    assert await path_of(world, session_id, "a.txt") == "attachments/a-5.txt"
     for number in range(5, 21):
         await put(world, session_id, f"attachments/a-{number}.txt", "file", file_id)
-    assert await place(world, session_id, "a.txt") == f"attachments/a-{OTHER.hex()[:16]}.txt"
+    assert await path_of(world, session_id, "a.txt") == f"attachments/a-{OTHER.hex()[:16]}.txt"
     await put(world, session_id, f"attachments/a-{OTHER.hex()[:16]}.txt", "file", file_id)
-    assert len(await place(world, session_id, "a.txt")) > len("attachments/a-20.txt")
+    assert len(await path_of(world, session_id, "a.txt")) > len("attachments/a-20.txt")
 
     await world.execute("DELETE FROM session_files WHERE session_id = %s", session_id)
     await put(world, session_id, "attachments", "link", file_id)
     await put(world, session_id, "attachments-2", "folder", file_id)
-    assert await place(world, session_id, "a.txt") == "attachments-2/a.txt"
+    assert await path_of(world, session_id, "a.txt") == "attachments-2/a.txt"
     async with batching(world) as inputs:
         sent = submission(world, session_id, attachments=request(file_id))
         assert (await inputs.submit(sent)).verdict is Verdict.ACCEPTED
@@ -105,7 +105,7 @@ async def test_numbered_names_fit_too(world: World) -> None:
     session_id, file_id = await session_with_sandbox(world), await world.new_file("a.txt", b"a")
     name, found = "é" * 170 + "." + ROCKETS, list[str]()
     for _ in range(25):
-        path = await place(world, session_id, name)
+        path = await path_of(world, session_id, name)
         await put(world, session_id, path, "file", file_id)
         found.append(path.removeprefix("attachments/"))
     assert len(set(found)) == 25

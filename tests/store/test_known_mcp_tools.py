@@ -14,7 +14,7 @@ from quarterdeck.connections.servers.model import NewMcpServer
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.secret_encryption import SecretCipher
-from quarterdeck.core.settings import CredentialSettings, WebhookSettings
+from quarterdeck.core.settings import CredentialSettings, EncryptionSettings
 from quarterdeck.workspaces import service as workspaces
 from tests.world import AS_OWNER
 
@@ -89,7 +89,7 @@ async def test_definitions_are_known_by_the_first_run_or_the_last_check(database
         await service.check_exist(connection, mine, [files, tickets])
 
         tokens = OAuthTokens(CredentialSettings(), None)
-        cipher = SecretCipher(WebhookSettings(), tmp_path)
+        cipher = SecretCipher(EncryptionSettings(), tmp_path)
         gone = new_id()
         found = await service.targets(connection, cipher, tokens, mine, [files, gone, foreign, tickets])
         assert [(target.name, target.revision) for target in found.targets] == [("files", "1"), ("tickets", "1")]

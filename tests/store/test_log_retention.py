@@ -14,7 +14,7 @@ from psycopg import AsyncConnection
 
 from quarterdeck.blobs.blob_store import open_blob_store
 from quarterdeck.core.ids import first_id_at, new_id
-from quarterdeck.core.settings import DatabaseSettings, ReceiptSettings, RetentionSettings, Settings
+from quarterdeck.core.settings import BlobSettings, DatabaseSettings, ReceiptSettings, RetentionSettings, Settings
 from quarterdeck.db.database import Database
 from quarterdeck.retention import Deleted, delete_expired
 from quarterdeck.sessions import store as sessions
@@ -44,7 +44,7 @@ class Archive(Struct, frozen=True):
     bravo: UUID
 
     async def sweep(self, **settings: Any) -> Deleted:
-        return await delete_expired(self.database, open_blob_store(None, self.folder), Settings(**settings))
+        return await delete_expired(self.database, open_blob_store(BlobSettings(), self.folder), Settings(**settings))
 
     async def keep(self, workspace_id: UUID, **days: int) -> None:
         await workspaces.configure_workspace(self.owner, workspace_id, retention=SetRetention(**days))
@@ -235,7 +235,7 @@ async def test_files_of_people_and_of_idle_sessions(archive: Archive) -> None:
     contents = {name: bytes([number]) * 32 for number, name in enumerate(("alpha", "bravo"))}
     for sha256 in contents.values():
         await archive.run_sql(
-            "INSERT INTO bundles (sha256, generation, bytes, touched_at) VALUES (%s, gen_random_uuid(), 1, %s)",
+            "INSERT INTO blobs (sha256, generation, bytes, touched_at) VALUES (%s, gen_random_uuid(), 1, %s)",
             *(sha256, ago(90)),
         )
     idle: dict[str, UUID] = {}
@@ -257,13 +257,13 @@ async def test_files_of_people_and_of_idle_sessions(archive: Archive) -> None:
                 session_id,
             )
     await archive.keep(archive.alpha, file_days=30)
-    assert await archive.sweep() == Deleted(files=4, bundles=1)
+    assert await archive.sweep() == Deleted(files=4, blobs=1)
     assert await archive.run_sql("SELECT workspace_id FROM files") == [(archive.bravo,)]
     assert await archive.run_sql("SELECT count(DISTINCT session_id) FROM session_files") == [(5,)]
     revisions = await archive.run_sql("SELECT id FROM sessions WHERE files_revision = 1")
     assert revisions == [(idle["alpha"],)], "a worker that has the folder empties it"
     assert await archive.sweep() == Deleted()
-    assert await archive.sweep(retention=RetentionSettings(file_days=70)) == Deleted(files=1, bundles=1)
+    assert await archive.sweep(retention=RetentionSettings(file_days=70)) == Deleted(files=1, blobs=1)
     assert await archive.sweep(retention=RetentionSettings(file_days=50)) == Deleted(files=3)
 
 

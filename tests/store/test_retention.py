@@ -19,7 +19,7 @@ from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
 from quarterdeck.blobs.service import NewBlob
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.ids import first_id_at, new_id
-from quarterdeck.core.settings import AuditSettings, DatabaseSettings, Settings
+from quarterdeck.core.settings import AuditSettings, BlobSettings, DatabaseSettings, Settings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.db.migrate import migrate
 from quarterdeck.files import store as files
@@ -30,16 +30,16 @@ from quarterdeck.skills.archive import read_bundle
 from quarterdeck.workspaces import service as workspaces
 from tests.world import AS_OWNER, app_url, bundle
 
-OLD = "UPDATE bundles SET touched_at = now() - interval '25 hours'"
+OLD = "UPDATE blobs SET touched_at = now() - interval '25 hours'"
 
 
 class Service(Struct, frozen=True):
     settings: Settings
     database: Database
-    bundles: BlobStore
+    blob_store: BlobStore
 
     async def delete_expired(self) -> Deleted:
-        return await delete_expired(self.database, self.bundles, self.settings)
+        return await delete_expired(self.database, self.blob_store, self.settings)
 
     async def run_as_owner(self, statement: str) -> list[tuple[Any, ...]]:
         """For statements that no process of the service would run."""
@@ -53,7 +53,7 @@ class Service(Struct, frozen=True):
         """Stores an archive the way a push does just before the transaction of its version."""
         sha256 = hashlib.sha256(archive).hexdigest()
 
-        await blobs.put(self.database, self.bundles, {sha256: NewBlob(io.BytesIO(archive), len(archive))})
+        await blobs.put(self.database, self.blob_store, {sha256: NewBlob(io.BytesIO(archive), len(archive))})
         return sha256
 
 
@@ -62,12 +62,12 @@ async def service(database_url: str, tmp_path: Path) -> AsyncIterator[Service]:
     settings = Settings(database=DatabaseSettings(url=app_url(database_url), owner_url=database_url))
     database = Database(app_url(database_url), settings.database)
     await database.open()
-    yield Service(settings, database, open_blob_store(None, tmp_path))
+    yield Service(settings, database, open_blob_store(BlobSettings(), tmp_path))
     await database.close()
 
 
 def stored(folder: Path) -> list[Path]:
-    return [path for path in (folder / "bundles").rglob("*") if path.is_file()]
+    return [path for path in (folder / "blobs").rglob("*") if path.is_file()]
 
 
 async def add_version(connection: Connection, archive: bytes) -> None:
@@ -84,22 +84,22 @@ async def add_version(connection: Connection, archive: bytes) -> None:
 
 async def test_an_old_archive_without_a_version_is_removed(service: Service, tmp_path: Path) -> None:
     await service.put(bundle())
-    assert (await service.delete_expired()).bundles == 0, "its push may still be under way"
+    assert (await service.delete_expired()).blobs == 0, "its push may still be under way"
     await service.run_as_owner(OLD)
     assert len(stored(tmp_path)) == 1
-    assert (await service.delete_expired()).bundles == 1
+    assert (await service.delete_expired()).blobs == 1
     assert stored(tmp_path) == []
-    assert await service.run_as_owner("SELECT sha256 FROM bundles UNION SELECT sha256 FROM condemned_bundles") == []
+    assert await service.run_as_owner("SELECT sha256 FROM blobs UNION SELECT sha256 FROM condemned_blobs") == []
 
 
 @pytest.mark.long
 async def test_all_old_archives_go_at_once(service: Service) -> None:
     await service.run_as_owner(
-        "INSERT INTO bundles (sha256, generation, bytes, touched_at)"
+        "INSERT INTO blobs (sha256, generation, bytes, touched_at)"
         " SELECT sha256(n::text::bytea), gen_random_uuid(), 1, now() - interval '2 days'"
         " FROM generate_series(1, 250) n",
     )
-    assert (await service.delete_expired()).bundles == 250
+    assert (await service.delete_expired()).blobs == 250
 
 
 async def test_a_blob_is_kept_until_no_row_refers_to_it(service: Service, tmp_path: Path) -> None:
@@ -120,10 +120,10 @@ async def test_a_blob_is_kept_until_no_row_refers_to_it(service: Service, tmp_pa
     await service.database.transaction(refer, repeatable=True)
     await service.run_as_owner(OLD)
     for table in ("files", "session_files", "session_attachments"):
-        assert (await service.delete_expired()).bundles == 0
+        assert (await service.delete_expired()).blobs == 0
         assert len(stored(tmp_path)) == 1
         await service.run_as_owner(f"DELETE FROM {table}")
-    assert (await service.delete_expired()).bundles == 1
+    assert (await service.delete_expired()).blobs == 1
     assert stored(tmp_path) == []
 
 
@@ -139,9 +139,9 @@ async def test_a_deletion_that_was_interrupted_is_finished_by_the_next(
     await service.database.transaction(condemn, repeatable=True)
     if archive_deleted:
         stored(tmp_path)[0].unlink()
-    assert (await service.delete_expired()).bundles == 1
+    assert (await service.delete_expired()).blobs == 1
     assert stored(tmp_path) == []
-    assert await service.run_as_owner("SELECT sha256 FROM condemned_bundles") == []
+    assert await service.run_as_owner("SELECT sha256 FROM condemned_blobs") == []
 
 
 async def test_a_late_delete_cannot_reach_what_a_later_push_wrote(service: Service, tmp_path: Path) -> None:
@@ -155,9 +155,9 @@ async def test_a_late_delete_cannot_reach_what_a_later_push_wrote(service: Servi
     ((_, generation),) = await service.database.transaction(condemn, repeatable=True)
     await service.put(bundle())
     assert len(stored(tmp_path)) == 2
-    await service.bundles.delete(sha256.hex(), generation)
+    await service.blob_store.delete(sha256.hex(), generation)
     assert len(stored(tmp_path)) == 1
-    assert (await service.delete_expired()).bundles == 1, "the condemned row is removed"
+    assert (await service.delete_expired()).blobs == 1, "the condemned row is removed"
     assert [path.read_bytes() for path in stored(tmp_path)] == [bundle()]
 
 
@@ -169,7 +169,7 @@ async def test_an_archive_with_a_version_stays(service: Service, tmp_path: Path)
 
     await service.database.transaction(work, repeatable=False)
     await service.run_as_owner(OLD)
-    assert (await service.delete_expired()).bundles == 0
+    assert (await service.delete_expired()).blobs == 0
     assert len(stored(tmp_path)) == 1
 
 
@@ -186,10 +186,10 @@ async def test_a_version_being_committed_keeps_its_archive(service: Service, tmp
 
     pushing = asyncio.create_task(service.database.transaction(push, repeatable=False))
     await inserted.wait()
-    assert (await service.delete_expired()).bundles == 0
+    assert (await service.delete_expired()).blobs == 0
     deleted.set()
     await pushing
-    assert (await service.delete_expired()).bundles == 0
+    assert (await service.delete_expired()).blobs == 0
     assert len(stored(tmp_path)) == 1
 
 
@@ -207,9 +207,9 @@ async def test_a_push_of_an_archive_that_is_being_deleted_adds_its_row_again(
         await store.condemn(deleting, sha256)
         await deleting.commit()
     await touching
-    assert await service.run_as_owner("SELECT sha256 FROM bundles") == [(sha256,)]
+    assert await service.run_as_owner("SELECT sha256 FROM blobs") == [(sha256,)]
     ((old,), (new,)) = await service.run_as_owner(
-        "SELECT generation FROM condemned_bundles UNION ALL SELECT generation FROM bundles"
+        "SELECT generation FROM condemned_blobs UNION ALL SELECT generation FROM blobs"
     )
     assert old != new
 

@@ -7,7 +7,7 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
-from quarterdeck.core.errors import Kind, ServiceError
+from quarterdeck.core.errors import ErrorKind, ServiceError
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID
 from quarterdeck.core.settings import DatabaseSettings, ForkSettings
 from quarterdeck.db.database import Connection, connection_options
@@ -101,10 +101,10 @@ async def test_both_ways_find_the_same_sessions_of_the_workspace(
         f"workspace {ids[1]}": lambda n: False,
     }
     async with await AsyncConnection.connect(app_url(database_url), autocommit=True, options=options) as connection:
-        for place, workspace_id in enumerate(ids):
+        for number, workspace_id in enumerate(ids):
             for search, is_meant in expected.items():
                 for archived in (True, False):
-                    numbers = [n for n in range(place, 2 * SESSIONS, 2) if (n % 6 > 3) == archived and is_meant(n)]
+                    numbers = [n for n in range(number, 2 * SESSIONS, 2) if (n % 6 > 3) == archived and is_meant(n)]
                     for newest_first in (True, False):
                         for most in (0, 1000):
                             found = await walk(
@@ -160,4 +160,4 @@ async def test_a_search_that_takes_too_long_says_so(owner: Connection, ids: list
     await owner.execute("SET statement_timeout = 100")
     with pytest.raises(ServiceError, match="The search took too long") as slow:
         await walk(owner, ids[0], "x", 9, archived=False, newest_first=True)
-    assert slow.value.kind is Kind.UNAVAILABLE
+    assert slow.value.kind is ErrorKind.UNAVAILABLE

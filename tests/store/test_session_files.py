@@ -167,11 +167,11 @@ async def test_a_deleted_session_frees_its_contents(world: World, files: Session
     fork = SessionFiles(files.database, files.blobs, fork_id)
     await fork.apply([], list(contents)[1:])
     hashes = [hashlib.sha256(one).digest() for one in (*contents.values(), attached)]
-    await world.execute("UPDATE bundles SET touched_at = now() - interval '25 hours' WHERE sha256 = ANY (%s)", hashes)
+    await world.execute("UPDATE blobs SET touched_at = now() - interval '25 hours' WHERE sha256 = ANY (%s)", hashes)
 
     async def left() -> int:
         await sweep_blobs(files.database, files.blobs, 24)
-        return len(await world.fetch("SELECT FROM bundles WHERE sha256 = ANY (%s)", hashes))
+        return len(await world.fetch("SELECT FROM blobs WHERE sha256 = ANY (%s)", hashes))
 
     async def rows(session_id: UUID) -> list[int]:
         tables = ("session_files", "session_attachments")

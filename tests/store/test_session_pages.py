@@ -84,8 +84,8 @@ async def test_a_page_reads_only_its_rows(database_url: str, newest_first: bool,
             for archived, search, _, _ in cases:
                 async for _ in pages(connection, ids[0], archived=archived, search=search, newest_first=newest_first):
                     pass
-        for place, workspace_id in enumerate(ids):
-            await connection.execute(FILL, (place, SESSIONS, workspace_id))
+        for number, workspace_id in enumerate(ids):
+            await connection.execute(FILL, (number, SESSIONS, workspace_id))
         await connection.execute(FILL_RUNS)
         await connection.execute("ANALYZE sessions, runs")
         for archived, search, expected, most in cases:
@@ -102,8 +102,8 @@ async def test_a_page_reads_only_its_rows(database_url: str, newest_first: bool,
 async def test_a_small_workspace_does_not_pay_for_a_large_one(database_url: str, newest_first: bool) -> None:
     async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=AS_OWNER) as connection:
         ids = [await workspaces.create_workspace(connection, "x", f"{one}@example.com") for one in "ab"]
-        for place, (workspace_id, count) in enumerate(zip(ids, (SESSIONS, 20), strict=True)):
-            await connection.execute(FILL, (place, count, workspace_id))
+        for number, (workspace_id, count) in enumerate(zip(ids, (SESSIONS, 20), strict=True)):
+            await connection.execute(FILL, (number, count, workspace_id))
         await connection.execute("ANALYZE sessions")
         for search, expected in ((None, 18), ("often", 6), ("nowhere", 0)):
             for workspace_id in ids:

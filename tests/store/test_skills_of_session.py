@@ -14,7 +14,7 @@ _FILL = (
     "INSERT INTO users (id, email) VALUES (gen_random_uuid(), 'a@example.com')",
     "INSERT INTO workspaces (id, name, owner_id) SELECT gen_random_uuid(), 'x', id FROM users",
     "INSERT INTO sessions (id, workspace_id, created_by) SELECT id, id, owner_id FROM workspaces",
-    "INSERT INTO bundles (sha256, generation, bytes) VALUES (sha256('x'), gen_random_uuid(), 1)",
+    "INSERT INTO blobs (sha256, generation, bytes) VALUES (sha256('x'), gen_random_uuid(), 1)",
     "INSERT INTO skills (id, workspace_id, name, created_by, latest_version)"
     f" SELECT gen_random_uuid(), id, 'x' || n, owner_id, 1 FROM workspaces, generate_series(1, {SKILLS}) n",
     "INSERT INTO skill_versions"

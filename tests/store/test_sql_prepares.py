@@ -36,12 +36,12 @@ Connection = psycopg.Connection[tuple[object, ...]]
 
 
 class Constant(Struct, frozen=True):
-    place: str
+    name: str
     text: str
 
     @property
     def is_for_owner(self) -> bool:
-        return self.place.startswith("db/") and self.place not in ALSO_FOR_SERVICE
+        return self.name.startswith("db/") and self.name not in ALSO_FOR_SERVICE
 
 
 def constants() -> Iterator[Constant]:
@@ -105,14 +105,14 @@ def faults(connection: Connection, constants: list[Constant]) -> list[str]:
                 with connection.transaction(force_rollback=True):
                     connection.execute(statement.encode())
         except psycopg.Error as fault:
-            found.append(f"{constant.place}: {fault}")
+            found.append(f"{constant.name}: {fault}")
     return found
 
 
 def test_all_statements_are_found() -> None:
     assert len(ALL) >= 25
-    assert len([constant for constant in ALL if constant.place.startswith("audit/store _PAGES")]) == 10
-    assert {constant.place.split(" ")[0] for constant in ALL} == {f"{file.parent.name}/{file.stem}" for file in FILES}
+    assert len([constant for constant in ALL if constant.name.startswith("audit/store _PAGES")]) == 10
+    assert {constant.name.split(" ")[0] for constant in ALL} == {f"{file.parent.name}/{file.stem}" for file in FILES}
 
 
 def test_every_statement_can_be_planned(connection: Connection, owner: Connection) -> None:
@@ -150,7 +150,7 @@ def test_submit_inputs_runs_every_statement(
     connection.execute(
         "INSERT INTO sessions (id, workspace_id, created_by, sandbox) VALUES (%(s)s, %(w)s, %(u)s, '{}')", ids
     )
-    connection.execute("INSERT INTO bundles (sha256, generation, bytes) VALUES (repeat('x', 32)::bytea, %(f)s, 1)", ids)
+    connection.execute("INSERT INTO blobs (sha256, generation, bytes) VALUES (repeat('x', 32)::bytea, %(f)s, 1)", ids)
     connection.execute(
         "INSERT INTO files (id, workspace_id, name, media_type, sha256, bytes, created_by)"
         " VALUES (%(f)s, %(w)s, 'a.txt', 'text/plain', repeat('x', 32)::bytea, 1, %(u)s)",

@@ -15,7 +15,7 @@ from msgspec import Struct
 from quarterdeck.blobs.blob_store import open_blob_store
 from quarterdeck.core import errors
 from quarterdeck.core.errors import ServiceError
-from quarterdeck.core.settings import ActionSettings, DatabaseSettings, SandboxSettings
+from quarterdeck.core.settings import ActionSettings, BlobSettings, DatabaseSettings, SandboxSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.events.log import lock_session
 from quarterdeck.models.model import ToolCall, ToolResult
@@ -225,7 +225,7 @@ async def test_a_job_that_a_waiting_run_left_behind_is_deleted(world: World, beg
 async def test_files_are_stored_with_the_result_or_not_at_all(world: World, begun: Begun, tmp_path: Path) -> None:
     """A file that is attached during a call may not fit to what the call made. Then the call is undone."""
     folders = Folders(tmp_path / "folders", None, 1)
-    stored = SessionFiles(begun.database, open_blob_store(None, tmp_path), begun.lease)
+    stored = SessionFiles(begun.database, open_blob_store(BlobSettings(), tmp_path), begun.lease)
     session_folder = SessionFolder(folders, stored, SandboxSettings())
 
     async def attach(connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""Which runs leave their places, and what a run that waited for too long leaves behind."""
+"""Which runs leave their slots, and what a run that waited for too long leaves behind."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -30,7 +30,7 @@ async def connection(database_url: str) -> "AsyncIterator[AsyncConnection[Any]]"
 
 
 async def test_the_newest_run_leaves_and_not_the_one_that_left_before(connection: "AsyncConnection[Any]") -> None:
-    """The job of the oldest run is the newest: the run left its place before and has returned."""
+    """The job of the oldest run is the newest: the run left its slot before and has returned."""
     greedy, neighbour = uuid4(), uuid4()
     oldest, middle, newest = (new_id() for _ in range(3))
     for run_id in (middle, newest, oldest):

@@ -23,7 +23,7 @@ from tests.store.test_sql_prepares import ALL
 from tests.store.two_workspaces import ALPHA, BRAVO, RecordingConnection, StoreCall, fill, rows_of, tables
 from tests.world import AS_OWNER, app_url
 
-PLACES = {constant.text: constant.place for constant in ALL if not constant.is_for_owner}
+NAMES = {constant.text: constant.name for constant in ALL if not constant.is_for_owner}
 
 # Statements without a workspace, about an object that an earlier statement checked or that was just created.
 AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
@@ -211,7 +211,7 @@ OF_ALL_WORKSPACES: dict[str, tuple[str, ...]] = {
         "runs/recovery_store _ADD_MISSING",
         "runs/recovery_store _START_PARKED",
     ),
-    "gives workspaces their turns at the places of workers": (
+    "gives workspaces their turns at the slots of workers": (
         "runs/recovery_store _ASK_TO_LEAVE",
         "runs/recovery_store _LEAVING",
         "worker/queue_store _NEXT",
@@ -262,7 +262,7 @@ OF_ALL_WORKSPACES: dict[str, tuple[str, ...]] = {
 
 class Walked(Struct):
     faults: list[str] = []
-    places: set[str] = set()
+    names: set[str] = set()
 
 
 async def walk(connection: RecordingConnection, calls: Iterator[StoreCall], *, sees_all: bool = False) -> Walked:
@@ -278,14 +278,14 @@ async def walk(connection: RecordingConnection, calls: Iterator[StoreCall], *, s
                 await call(connection, ALPHA, BRAVO)
             except AssertionError as fault:
                 told = repr(fault)
-            places = {PLACES[text] for text in connection.statements if text in PLACES}
+            called = {NAMES[text] for text in connection.statements if text in NAMES}
             if not sees_all and any(BRAVO.marks(row) for row in connection.rows):
                 told = f"returned {connection.rows}"
             if await rows_of(connection, names, BRAVO) != before:
                 told = "changed rows of the other workspace"
-        walked.places |= places
+        walked.names |= called
         if told:
-            walked.faults.append(f"{', '.join(sorted(places))}: {told}")
+            walked.faults.append(f"{', '.join(sorted(called))}: {told}")
     return walked
 
 
@@ -300,7 +300,7 @@ async def connection(database_url: str) -> AsyncIterator[RecordingConnection]:
 
 
 def listed(reasons: dict[str, tuple[str, ...]]) -> list[str]:
-    return [place for places in reasons.values() for place in places]
+    return [name for names in reasons.values() for name in names]
 
 
 async def test_there_is_data_of_every_kind(connection: RecordingConnection) -> None:
@@ -318,11 +318,11 @@ async def test_no_row_of_the_other_workspace_is_returned_or_changed(connection: 
     assert foreign.faults + own.faults + everybody.faults == []
     by_reason = listed(AFTER_A_CHECK) + listed(OF_ALL_WORKSPACES)
     assert len(set(by_reason)) == len(by_reason)
-    assert len(PLACES) == len([constant for constant in ALL if not constant.is_for_owner]), "two with the same text"
-    assert foreign.places | set(by_reason) == set(PLACES.values()), "a statement is never called"
-    assert foreign.places & set(by_reason) == set(), "a reason that is not needed"
-    assert set(listed(AFTER_A_CHECK)) <= own.places
-    assert set(listed(OF_ALL_WORKSPACES)) <= everybody.places
+    assert len(NAMES) == len([constant for constant in ALL if not constant.is_for_owner]), "two with the same text"
+    assert foreign.names | set(by_reason) == set(NAMES.values()), "a statement is never called"
+    assert foreign.names & set(by_reason) == set(), "a reason that is not needed"
+    assert set(listed(AFTER_A_CHECK)) <= own.names
+    assert set(listed(OF_ALL_WORKSPACES)) <= everybody.names
 
 
 @pytest.mark.long

@@ -18,7 +18,7 @@ from psycopg import AsyncConnection, AsyncCursor, sql
 from quarterdeck.core.ids import new_id
 from quarterdeck.db.database import Connection
 from quarterdeck.runs.model import AttachmentRequest
-from quarterdeck.skills.model import Bundle, Manifest
+from quarterdeck.skills.model import Bundle, SkillManifest
 
 
 class Workspace(Struct, frozen=True):
@@ -58,7 +58,7 @@ class Workspace(Struct, frozen=True):
         return bytes.fromhex(self.letter * 62 + "02")
 
     @property
-    def bundle(self) -> bytes:
+    def blob(self) -> bytes:
         return bytes.fromhex(self.letter * 62 + "03")
 
     @property
@@ -120,14 +120,14 @@ FROM generate_series(0, 1) AS past;
 INSERT INTO daily_usage SELECT workspace_id, day, 0, input_tokens, cached_tokens, output_tokens, cost_usd
 FROM run_usage WHERE workspace_id = %(workspace)s;
 INSERT INTO deleted_sessions (session_id) VALUES (%(deleted_session)s);
-INSERT INTO bundles (sha256, generation, bytes) VALUES (%(bundle)s, %(version)s, 1);
-INSERT INTO condemned_bundles (sha256, generation) VALUES (%(condemned)s, %(version)s);
+INSERT INTO blobs (sha256, generation, bytes) VALUES (%(blob)s, %(version)s, 1);
+INSERT INTO condemned_blobs (sha256, generation) VALUES (%(condemned)s, %(version)s);
 INSERT INTO bundle_blocks (id, bundle_sha256, bundle_generation, block_index)
-VALUES (%(version)s, %(bundle)s, %(version)s, %(key_hash)s);
+VALUES (%(version)s, %(blob)s, %(version)s, %(key_hash)s);
 INSERT INTO skills (id, workspace_id, name, created_by, latest_version)
 VALUES (%(skill)s, %(workspace)s, %(name)s, %(user)s, 1);
 INSERT INTO skill_versions (id, skill_id, version, bundle_sha256, bundle_bytes, frontmatter, manifest, created_by)
-VALUES (%(version)s, %(skill)s, 1, %(bundle)s, 1, json_build_object('name', %(name)s::text),
+VALUES (%(version)s, %(skill)s, 1, %(blob)s, 1, json_build_object('name', %(name)s::text),
         '{"archive_sha256": "", "files": [], "unpacked_bytes": 0}', %(user)s);
 INSERT INTO session_skills (session_id, position, skill_id, version) VALUES (%(session)s, 0, %(skill)s, 1);
 INSERT INTO agents (id, workspace_id, name, created_by, latest_version)
@@ -143,10 +143,10 @@ INSERT INTO mcp_tools (server_id, name, definition, definition_sha256)
 VALUES (%(mcp_server)s, %(name)s, jsonb_build_object('name', %(name)s::text, 'description', '', 'parameters',
         '{}'::jsonb), %(key_hash)s);
 INSERT INTO files (id, workspace_id, name, media_type, sha256, bytes, created_by)
-VALUES (%(file)s, %(workspace)s, %(name)s, 'text/plain', %(bundle)s, 1, %(user)s);
+VALUES (%(file)s, %(workspace)s, %(name)s, 'text/plain', %(blob)s, 1, %(user)s);
 INSERT INTO session_files (session_id, path, kind, sha256, bytes, mode, modified_at)
-VALUES (%(session)s, %(name)s, 'file', %(bundle)s, 1, 420, now());
-INSERT INTO session_attachments (session_id, sha256) VALUES (%(session)s, %(bundle)s);
+VALUES (%(session)s, %(name)s, 'file', %(blob)s, 1, 420, now());
+INSERT INTO session_attachments (session_id, sha256) VALUES (%(session)s, %(blob)s);
 INSERT INTO webhooks (id, workspace_id, url, host, events, description, secret, created_by)
 VALUES (%(webhook)s, %(workspace)s, %(url)s, %(name)s, '{run.succeeded}', %(name)s, %(key_hash)s, %(user)s);
 INSERT INTO credentials (id, workspace_id, name, kind, secret, created_by)
@@ -165,7 +165,7 @@ SELECT enqueue_run(%(session)s, %(run)s)
 
 
 async def fill(connection: Connection, workspace: Workspace, due_in: str) -> None:
-    names = ("key_hash", "token_hash", "bundle", "condemned", "email", "url")
+    names = ("key_hash", "token_hash", "blob", "condemned", "email", "url")
     values = msgspec.structs.asdict(workspace) | {name: getattr(workspace, name) for name in names}
     for statement in _FILL.split(";\n"):
         await connection.execute(statement.encode(), values | {"due_in": due_in})
@@ -261,7 +261,7 @@ StoreCall = Callable[[RecordingConnection, Workspace, Workspace], Awaitable[obje
 ALPHA, BRAVO = plan("a", "alpha"), plan("b", "bravo")
 BUNDLE = Bundle(
     frontmatter={},
-    manifest=Manifest(files=[], unpacked_bytes=0, archive_sha256=ALPHA.bundle.hex()),
+    manifest=SkillManifest(files=[], unpacked_bytes=0, archive_sha256=ALPHA.blob.hex()),
     bundle_bytes=1,
 )
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills.archive import read_bundle
-from quarterdeck.skills.model import Bundle, BundleError, ManifestFile
+from quarterdeck.skills.model import Bundle, BundleError, SkillFile
 from tests.fuzzing import REPEATED, cases
 from tests.unit.archives import (
     BLOCK,
@@ -50,7 +50,7 @@ def packed(files: dict[str, tuple[bytes, bool]], tar_format: int, *, dotted: boo
     return buffer.getvalue()
 
 
-def listed(archive: bytes) -> list[ManifestFile]:
+def listed(archive: bytes) -> list[SkillFile]:
     return read_bundle(io.BytesIO(archive), LIMITS).manifest.files
 
 

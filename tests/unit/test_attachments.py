@@ -7,7 +7,7 @@ import pytest
 from quarterdeck.core.settings import ModelSettings
 from quarterdeck.models.attachments import block, is_text, takes, wanted, with_contents, with_selection
 from quarterdeck.models.context import fit_turns, turn_tokens
-from quarterdeck.models.model import AssistantTurn, Attachment, Content, Turn, UserTurn
+from quarterdeck.models.model import AssistantTurn, Attachment, AttachmentContent, Turn, UserTurn
 
 SETTINGS = ModelSettings(attachment_bytes=1000, attachment_text_bytes=100)
 
@@ -80,4 +80,4 @@ def test_the_prompt_says_what_is_missing() -> None:
     shown, told = (block(*pair) for pair in zip(turn.attachments, turn.contents, strict=True))
     assert "path in the sandbox: attachments/long.txt). Here are its first 100 bytes.]\n" + "x" * 100 in shown
     assert told.endswith("Its content could not be read.]")
-    assert "left out" in block(long, Content(note="Its content is left out."))
+    assert "left out" in block(long, AttachmentContent(note="Its content is left out."))

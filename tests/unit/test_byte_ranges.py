@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.core.errors import Kind, ServiceError
+from quarterdeck.core.errors import ErrorKind, ServiceError
 from quarterdeck.http.downloads import byte_span, safe_name
 
 
@@ -44,7 +44,7 @@ def test_one_range_is_heeded_and_all_else_ignored(text: str, span: tuple[int, in
 def test_behind_the_end_is_refused(text: str) -> None:
     with pytest.raises(ServiceError) as fault:
         byte_span(text, 10)
-    assert fault.value.kind is Kind.UNSATISFIABLE_RANGE
+    assert fault.value.kind is ErrorKind.UNSATISFIABLE_RANGE
 
 
 def test_empty_content_has_no_ranges() -> None:

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from quarterdeck.cli.chat_session import ChatSession
-from quarterdeck.cli.conversation import Block, Kind
+from quarterdeck.cli.conversation import Block, BlockKind
 from quarterdeck.client import AsyncClient, TooManyRequests
 from quarterdeck.client.models import Event
 
@@ -66,6 +66,8 @@ async def test_refused_streams_are_asked_for_after_the_pause_and_pages_are_read(
     await asyncio.gather(following, return_exceptions=True)
     assert len(pauses) == 3
     assert min(pauses) > RETRY_AFTER
-    warnings = [block.text for block in shown if block.kind is Kind.WARNING]
+    warnings = [block.text for block in shown if block.kind is BlockKind.WARNING]
     assert warnings == ["No live updates. Too many streams."], "said once"
-    assert [block.text for block in shown if block.kind is Kind.ANSWER] == [f"text {number}" for number in (1, 2, 3, 4)]
+    assert [block.text for block in shown if block.kind is BlockKind.ANSWER] == [
+        f"text {number}" for number in (1, 2, 3, 4)
+    ]

@@ -259,7 +259,7 @@ def conversations(draw: st.DrawFn) -> list[Turn]:
         if draw(st.booleans()):
             turns.append(user(text))
         else:
-            calls = [f"{number}.{place}" for place in range(draw(st.integers(0, 3)))]
+            calls = [f"{number}.{call}" for call in range(draw(st.integers(0, 3)))]
             turns += [said(text, *calls), *(result(call, "y" * draw(st.integers(0, 2000))) for call in calls)]
     return turns
 

@@ -11,9 +11,9 @@ import pytest
 from prompt_toolkit.utils import get_cwidth
 
 from quarterdeck.cli import chat_view
-from quarterdeck.cli.chat_actions import AnswerPrompt, Field, InvalidAnswer
+from quarterdeck.cli.chat_actions import AnswerField, AnswerPrompt, InvalidAnswer
 from quarterdeck.cli.chat_view import block_lines, live_lines, plain_text, sanitized, shortened, wrap
-from quarterdeck.cli.conversation import Block, CancelRun, Conversation, Kind, QueuedInput, Quit, Stage, Stay
+from quarterdeck.cli.conversation import Block, BlockKind, CancelRun, Conversation, QueuedInput, Quit, Stage, Stay
 from quarterdeck.cli.output import cut
 from quarterdeck.cli.watch import event_json, event_text
 from quarterdeck.client.models import Delivery, Delta, Event, ModelRetry, Outcome
@@ -54,8 +54,8 @@ def log(chat: Conversation) -> Log:
     return Log(chat)
 
 
-def shown(blocks: list[Block]) -> list[tuple[Kind, str]]:
-    return [(block.kind, block.text) for block in blocks if block.kind is not Kind.PROGRESS]
+def shown(blocks: list[Block]) -> list[tuple[BlockKind, str]]:
+    return [(block.kind, block.text) for block in blocks if block.kind is not BlockKind.PROGRESS]
 
 
 def begin(chat: Conversation, log: Log, text: str = "first") -> None:
@@ -74,12 +74,12 @@ def test_an_input_is_sent_accepted_and_read(chat: Conversation, log: Log, respon
     accepted = chat.accepted(number, Outcome.NEW_RUN, RUN) if response_first else []
     accepted += log("input.accepted", input_id="i", text="hello")
     accepted += chat.accepted(number, Outcome.NEW_RUN, RUN)
-    assert accepted == [Block(Kind.PROGRESS, "Started a run: hello")], "shown once, whichever arrives first"
+    assert accepted == [Block(BlockKind.PROGRESS, "Started a run: hello")], "shown once, whichever arrives first"
     assert chat.active_run == RUN
     log("run.started", attempt=1)
     assert shown(log("input.consumed", input_id="i", step=1)) == [
-        (Kind.INPUT, "hello"),
-        (Kind.NOTE, "Started a run · Read at step 1"),
+        (BlockKind.INPUT, "hello"),
+        (BlockKind.NOTE, "Started a run · Read at step 1"),
     ]
     assert chat.queued == []
     assert chat.accepted(number, Outcome.NEW_RUN, RUN) == [], "a late response changes nothing"
@@ -89,11 +89,11 @@ def test_answers_that_were_cut_off(chat: Conversation, log: Log) -> None:
     begin(chat, log)
     reached = "Cut off: the answer reached the limit of output tokens."
     assert shown(log("message", role="assistant", text="Half", cut_off="length")) == [
-        (Kind.ANSWER, "Half"),
-        (Kind.WARNING, reached),
+        (BlockKind.ANSWER, "Half"),
+        (BlockKind.WARNING, reached),
     ]
     [(kind, text)] = shown(log("message", role="assistant", text="", cut_off="content_filter"))
-    assert (kind, text) == (Kind.WARNING, "Cut off: the content filter of the provider ended the answer.")
+    assert (kind, text) == (BlockKind.WARNING, "Cut off: the content filter of the provider ended the answer.")
     assert event_text(make_event(7, "message", role="assistant", text="Half", cut_off="length")).endswith(reached)
 
 
@@ -103,8 +103,8 @@ def test_steering(chat: Conversation, log: Log) -> None:
     assert chat.accepted(number, Outcome.STEERED, RUN)
     assert log("input.accepted", input_id="s", text="to the left") == []
     assert chat.queued[0].stage is Stage.STEERED
-    assert shown(log("message", role="assistant", text="one")) == [(Kind.ANSWER, "one")]
-    assert shown(log("input.consumed", input_id="s", step=2))[1] == (Kind.NOTE, "Steered the run · Read at step 2")
+    assert shown(log("message", role="assistant", text="one")) == [(BlockKind.ANSWER, "one")]
+    assert shown(log("input.consumed", input_id="s", step=2))[1] == (BlockKind.NOTE, "Steered the run · Read at step 2")
 
 
 @pytest.mark.parametrize("response_first", [True, False])
@@ -119,7 +119,7 @@ def test_a_queued_input_waits_for_the_end_of_the_active_run(chat: Conversation, 
     log("input.accepted", dropped, input_id="d", text="dropped", delivery="queue")
     assert (chat.active_run, [one.stage for one in chat.queued]) == (RUN, [Stage.PENDING, Stage.PENDING])
     log("input.discarded", dropped, input_id="d", reason="The run was cancelled.")
-    assert shown(log("run.cancelled", dropped)) == [(Kind.WARNING, "Pending run cancelled.")]
+    assert shown(log("run.cancelled", dropped)) == [(BlockKind.WARNING, "Pending run cancelled.")]
     assert chat.active_run == RUN, "another run was cancelled"
     log("run.succeeded")
     assert not chat.is_idle
@@ -127,7 +127,7 @@ def test_a_queued_input_waits_for_the_end_of_the_active_run(chat: Conversation, 
     log("run.started", NEXT_RUN, attempt=1)
     assert chat.active_run == NEXT_RUN
     assert shown(log("input.consumed", NEXT_RUN, input_id="q", step=1))[1:] == [
-        (Kind.NOTE, "Started a run · Read at step 1")
+        (BlockKind.NOTE, "Started a run · Read at step 1")
     ]
     log("run.succeeded", NEXT_RUN)
     assert chat.is_idle
@@ -139,7 +139,7 @@ def test_the_log_alone_shows_whether_an_input_started_or_steered(chat: Conversat
     assert [one.stage for one in chat.queued] == [Stage.STARTED, Stage.STEERED]
     log("run.started", attempt=1)
     note = shown(log("input.consumed", input_id="a", step=1))[1]
-    assert note == (Kind.NOTE, "Sent from another client · Started a run · Read at step 1")
+    assert note == (BlockKind.NOTE, "Sent from another client · Started a run · Read at step 1")
 
 
 def test_the_same_text_twice_is_two_inputs(chat: Conversation, log: Log) -> None:
@@ -154,8 +154,8 @@ def test_the_same_text_twice_is_two_inputs(chat: Conversation, log: Log) -> None
 def test_a_rejected_input_is_shown_with_the_reason(chat: Conversation) -> None:
     number = chat.send("hello")
     assert shown(chat.rejected(number, "The session is archived.")) == [
-        (Kind.INPUT, "hello"),
-        (Kind.WARNING, "Not accepted: The session is archived."),
+        (BlockKind.INPUT, "hello"),
+        (BlockKind.WARNING, "Not accepted: The session is archived."),
     ]
     assert chat.is_idle
 
@@ -165,7 +165,7 @@ def test_the_stored_answer_replaces_the_live_text(chat: Conversation, log: Log) 
     log.delta("Hel")
     log.delta("lo")
     assert str(chat.live_text) == "Hello"
-    assert shown(log("message", role="assistant", text="Hello!")) == [(Kind.ANSWER, "Hello!")]
+    assert shown(log("message", role="assistant", text="Hello!")) == [(BlockKind.ANSWER, "Hello!")]
     assert str(chat.live_text) == ""
 
 
@@ -204,8 +204,8 @@ def test_a_tool_call_is_shown_with_its_result(chat: Conversation, log: Log) -> N
     assert chat.calls == ['read({"path":"x"})']
     images = [{"sha256": "00", "media_type": "image/png", "bytes": 2048}]
     assert shown(log("tool.result", call_id="c", name="read", text="y", images=images)) == [
-        (Kind.TOOL, 'read({"path":"x"}) → y'),
-        (Kind.NOTE, "Image: image/png (2.0 kB)"),
+        (BlockKind.TOOL, 'read({"path":"x"}) → y'),
+        (BlockKind.NOTE, "Image: image/png (2.0 kB)"),
     ]
     assert chat.calls == []
 
@@ -217,14 +217,14 @@ def test_a_cancelled_run_shows_its_unfinished_work(chat: Conversation, log: Log)
     chat.send("too late")
     log("input.accepted", input_id="l", text="too late")
     assert shown(log("input.discarded", input_id="l", reason="The run was cancelled."))[1] == (
-        Kind.WARNING,
+        BlockKind.WARNING,
         "Discarded: The run was cancelled.",
     )
     assert shown(log("run.cancelled", discarded_input_ids=["l"])) == [
-        (Kind.TOOL, "now() → no result"),
-        (Kind.ANSWER, "Half an ans"),
-        (Kind.NOTE, "Stopped; partial text not saved"),
-        (Kind.WARNING, "Run cancelled."),
+        (BlockKind.TOOL, "now() → no result"),
+        (BlockKind.ANSWER, "Half an ans"),
+        (BlockKind.NOTE, "Stopped; partial text not saved"),
+        (BlockKind.WARNING, "Run cancelled."),
     ]
     assert chat.is_idle
 
@@ -234,11 +234,11 @@ def test_a_failed_run_moves_its_inputs_to_the_next(chat: Conversation, log: Log)
     chat.accepted(chat.send("next"), Outcome.STEERED, RUN)
     log("input.accepted", input_id="n", text="next")
     blocks = shown(log("run.failed", reason="No.", next_run_id=str(NEXT_RUN)))
-    assert blocks == [(Kind.WARNING, "Run failed: No."), (Kind.NOTE, "1 message moved to the next run.")]
+    assert blocks == [(BlockKind.WARNING, "Run failed: No."), (BlockKind.NOTE, "1 message moved to the next run.")]
     assert chat.active_run == NEXT_RUN
     log("run.started", NEXT_RUN, attempt=1)
     note = shown(log("input.consumed", NEXT_RUN, input_id="n", step=1))[1]
-    assert note == (Kind.NOTE, "Moved to the next run · Read at step 1")
+    assert note == (BlockKind.NOTE, "Moved to the next run · Read at step 1")
 
 
 def test_unknown_event_types_are_skipped(chat: Conversation, log: Log) -> None:
@@ -299,7 +299,7 @@ def test_ctrl_c_with_something_unsent_warns_first(chat: Conversation) -> None:
 def test_control_characters_are_removed(text: str, expected: str) -> None:
     assert sanitized(text) == expected
     every = "".join(chr(code) for code in range(0xA0)) + text
-    for block in (Block(kind, every) for kind in Kind):
+    for block in (Block(kind, every) for kind in BlockKind):
         written = plain_text(block) + "".join(part for line in block_lines(block, 30) for _, part in line)
         assert re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", written) is None
 
@@ -392,17 +392,17 @@ def test_wrapping_looks_at_each_character_a_few_times(text: str, columns: int, m
 @pytest.mark.parametrize(
     ("text", "kind"),
     # All texts of one kind, and one text of all kinds.
-    [*((text, Kind.ANSWER) for text in LONG_TEXTS), *((next(iter(LONG_TEXTS)), kind) for kind in Kind)],
+    [*((text, BlockKind.ANSWER) for text in LONG_TEXTS), *((next(iter(LONG_TEXTS)), kind) for kind in BlockKind)],
 )
-def test_of_a_long_text_the_beginning_is_shown(text: str, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_long_text_the_beginning_is_shown(text: str, kind: BlockKind, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = Counted(monkeypatch)
     lines = ["".join(part for _, part in line) for line in block_lines(Block(kind, LONG_TEXTS[text]), 79)]
     assert counted.characters <= 500_000
     assert len(lines) <= 2_100
     shown = "".join(lines).replace(" ", "")
-    if kind in (Kind.OUTPUT, Kind.DIFF):
+    if kind in (BlockKind.OUTPUT, BlockKind.DIFF):
         assert "…" in shown
-    elif kind is not Kind.TOOL:
+    elif kind is not BlockKind.TOOL:
         assert re.search(r"…\([0-9,]{6,}morecharacters\)", shown)
 
 
@@ -447,13 +447,13 @@ def test_live_text_is_not_copied_with_each_delta(chat: Conversation, log: Log) -
 def test_a_long_answer_that_was_stopped_is_shown(chat: Conversation, log: Log) -> None:
     begin(chat, log)
     log.delta("x" * MB)
-    assert (Kind.ANSWER, "x" * MB) in shown(log("run.cancelled"))
+    assert (BlockKind.ANSWER, "x" * MB) in shown(log("run.cancelled"))
 
 
 def test_a_state_repeats_the_beginning_of_an_input_only(chat: Conversation, log: Log) -> None:
     (block,) = log("input.accepted", input_id="i", text="x" * MB)
     assert len(plain_text(block)) <= 202
-    assert len(plain_text(Block(Kind.INPUT, "x" * MB))) > MB, "a pipe gets the whole text"
+    assert len(plain_text(Block(BlockKind.INPUT, "x" * MB))) > MB, "a pipe gets the whole text"
 
 
 def test_many_queued_inputs_of_others_are_not_searched_for_ours(chat: Conversation, log: Log) -> None:
@@ -483,7 +483,7 @@ def test_a_repeated_model_request_begins_the_answer_anew(chat: Conversation, log
     assert chat.retried(msgspec.structs.replace(retry, run_id=SESSION)) == []
     assert str(chat.live_text) == "Hel"
     [block] = chat.retried(retry)
-    assert block.kind is Kind.NOTE
+    assert block.kind is BlockKind.NOTE
     assert plain_text(block) == "  The provider is overloaded. Trying again in 2 s (attempt 2)."
     log.delta("Hello")
     assert str(chat.live_text) == "Hello"
@@ -573,7 +573,7 @@ def test_keys_answer_the_oldest_open_action(chat: Conversation, log: Log) -> Non
     chat.actions.send("A")
     # The other one is next, and its answer is being typed when the first is answered.
     assert prompt.choose("d") is not None
-    assert prompt.field is Field.DENIAL
+    assert prompt.field is AnswerField.DENIAL
     assert shown(log("action.resolved", action_id="A", kind="approval", state="resolved", tool="add_note")) != []
     assert not prompt.is_stale
     assert prompt.typed("no") == {"decision": "deny", "message": "no"}

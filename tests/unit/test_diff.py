@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills.diff import changes, unified_diff
-from quarterdeck.skills.model import ManifestFile
+from quarterdeck.skills.model import SkillFile
 from quarterdeck.skills.version_diff import Pair, differing, within_limits
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@\n")
@@ -33,11 +33,11 @@ def applied(base: str, diff: str) -> str:
     old, new = split(base), ""
     at = 0
     written = split(diff)[2:] if diff else []
-    place = 0
-    while place < len(written):
-        match = _HUNK.fullmatch(written[place])
-        assert match, written[place]
-        place += 1
+    position = 0
+    while position < len(written):
+        match = _HUNK.fullmatch(written[position])
+        assert match, written[position]
+        position += 1
         start, count, head_start, head_count = (int(part) if part else 1 for part in match.groups())
         first = start - 1 if count else start
         new += "".join(old[at:first])
@@ -46,10 +46,10 @@ def applied(base: str, diff: str) -> str:
         assert len(split(new)) == (head_start - 1 if head_count else head_start)
         taken = given_lines = 0
         while taken < count or given_lines < head_count:
-            mark, line = written[place][0], written[place][1:]
-            place += 1
-            if place < len(written) and written[place] == _NO_NEWLINE:
-                line, place = line.removesuffix("\n"), place + 1
+            mark, line = written[position][0], written[position][1:]
+            position += 1
+            if position < len(written) and written[position] == _NO_NEWLINE:
+                line, position = line.removesuffix("\n"), position + 1
             if mark in " -":
                 assert old[at] == line
                 at, taken = at + 1, taken + 1
@@ -69,8 +69,8 @@ def test_applying_the_diff_gives_the_other_version(base: str, head: str) -> None
 @given(_texts, st.data())
 def test_a_small_change_is_a_small_diff(text: str, data: st.DataObject) -> None:
     lines = split(text)
-    place = data.draw(st.integers(0, len(lines)))
-    changed = "".join([*lines[:place], "one line that is nowhere else\n", *lines[place:]])
+    position = data.draw(st.integers(0, len(lines)))
+    changed = "".join([*lines[:position], "one line that is nowhere else\n", *lines[position:]])
     found = changes(split(text), split(changed))
     assert sum(one.head_end - one.head_start for one in found) <= 2
     assert sum(one.base_end - one.base_start for one in found) <= 1
@@ -145,8 +145,8 @@ def test_hostile_texts_take_bounded_time(name: str) -> None:
 # --- which files are compared ---
 
 
-def file(path: str, content: str, size: int = 1, *, executable: bool = False) -> ManifestFile:
-    return ManifestFile(path, size, content, executable)
+def file(path: str, content: str, size: int = 1, *, executable: bool = False) -> SkillFile:
+    return SkillFile(path, size, content, executable)
 
 
 def test_files_differ_by_content_and_mode() -> None:

@@ -59,8 +59,8 @@ def dead_links(page: str) -> Iterator[str]:
 
 def sources() -> Iterator[Path]:
     for name in SOURCES:
-        place = ROOT / name
-        for file in [place] if place.is_file() else sorted(place.rglob("*")):
+        path = ROOT / name
+        for file in [path] if path.is_file() else sorted(path.rglob("*")):
             if "node_modules" in file.parts or file.suffix in BINARY or file == Path(__file__):
                 continue
             if file.is_file():
@@ -82,9 +82,9 @@ def test_pages_that_source_and_messages_name_exist() -> None:
     dead: list[str] = []
     for file in [*sources(), *(ROOT / page for page in PAGES)]:
         text = file.read_text("utf-8", errors="replace")
-        place = file.relative_to(ROOT)
-        dead += [f"{place}: {name}" for name in _NAMED.findall(text) if is_dead(name, ROOT)]
-        dead += [f"{place}: decision {number}" for number in _NAMED_DECISION.findall(text) if number not in decisions()]
+        page = file.relative_to(ROOT)
+        dead += [f"{page}: {name}" for name in _NAMED.findall(text) if is_dead(name, ROOT)]
+        dead += [f"{page}: decision {number}" for number in _NAMED_DECISION.findall(text) if number not in decisions()]
     assert dead == []
 
 

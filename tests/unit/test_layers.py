@@ -1,5 +1,5 @@
 """Rules for the source that import-linter cannot express (its contracts are in pyproject.toml): what models, rules and
-stores may use, where SQL and status codes may appear, and how long files and functions may be."""
+stores may use, where SQL and status codes may appear, how long files and functions may be, and names of classes."""
 
 import ast
 import re
@@ -225,6 +225,16 @@ def modules_have_a_short_docstring(tree: Tree) -> list[str]:
     return [name for name, text in found.items() if not 0 < len(text.splitlines()) <= MAX_DOCSTRING_LINES]
 
 
+def class_names_are_unique(tree: Tree) -> list[str]:
+    """Except those of the client, which is a library of its own and has the names of the API."""
+    modules: dict[str, list[str]] = {}
+    for name, module in tree.items():
+        for node in module.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and top(name) != "client":
+                modules.setdefault(node.name, []).append(name)
+    return [f"{name}: {', '.join(found)}" for name, found in modules.items() if len(found) > 1]
+
+
 # A rule, and a module that breaks it.
 Broken = tuple[Callable[[Tree], list[str]], str, str]
 RULES: list[Broken] = [
@@ -246,6 +256,7 @@ RULES: list[Broken] = [
     (files_are_short, "skills.service", "x = 1\n" * (MAX_FILE_LINES + 1)),
     (functions_are_short, "skills.service", "def long() -> None:\n" + "    x = 1\n" * MAX_FUNCTION_LINES),
     (modules_have_a_short_docstring, "skills.service", "x = 1"),
+    (class_names_are_unique, "skills.service", "class Answer: ..."),
 ]
 
 

@@ -89,7 +89,7 @@ def test_what_blocks_is_reported(
     fields = [vars(record)["fields"] for record in caplog.records]
     assert [one["kind"] for one in fields] == [kind for kind, _ in reported]
     if "processor" in kinds:
-        assert any(" watched" in place for place in fields[0]["stack"])
+        assert any(" watched" in line for line in fields[0]["stack"])
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])

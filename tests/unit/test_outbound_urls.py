@@ -7,7 +7,7 @@ import pytest
 
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.setting_types import AddressExceptions
-from quarterdeck.outbound.rules import AddressPolicy, Target, is_public, read_url
+from quarterdeck.outbound.rules import AddressPolicy, OutboundTarget, is_public, read_url
 
 STRICT = AddressPolicy()
 LAX = AddressPolicy(allow_private=True, allow_http=True)
@@ -76,19 +76,19 @@ def test_addresses_that_are(address: str) -> None:
 @pytest.mark.parametrize(
     ("url", "target"),
     [
-        ("https://example.com", Target("https", "example.com", 443, "/")),
-        ("HTTPS://Example.COM/Path?q=A%20b", Target("https", "example.com", 443, "/Path?q=A%20b")),
-        ("https://example.com?x=1", Target("https", "example.com", 443, "/?x=1")),
-        ("https://example.com.:8443/", Target("https", "example.com", 8443, "/")),
-        ("https://8.8.8.8/", Target("https", "8.8.8.8", 443, "/")),
-        ("https://[2606:4700::1111]:1024/", Target("https", "2606:4700::1111", 1024, "/")),
-        ("https://bücher.example/", Target("https", "xn--bcher-kva.example", 443, "/")),
-        ("https://例え.テスト/", Target("https", "xn--r8jz45g.xn--zckzah", 443, "/")),
-        ("https://a_b.example.com/", Target("https", "a_b.example.com", 443, "/")),
-        ("https://127.0.0.1.example.com/", Target("https", "127.0.0.1.example.com", 443, "/")),
+        ("https://example.com", OutboundTarget("https", "example.com", 443, "/")),
+        ("HTTPS://Example.COM/Path?q=A%20b", OutboundTarget("https", "example.com", 443, "/Path?q=A%20b")),
+        ("https://example.com?x=1", OutboundTarget("https", "example.com", 443, "/?x=1")),
+        ("https://example.com.:8443/", OutboundTarget("https", "example.com", 8443, "/")),
+        ("https://8.8.8.8/", OutboundTarget("https", "8.8.8.8", 443, "/")),
+        ("https://[2606:4700::1111]:1024/", OutboundTarget("https", "2606:4700::1111", 1024, "/")),
+        ("https://bücher.example/", OutboundTarget("https", "xn--bcher-kva.example", 443, "/")),
+        ("https://例え.テスト/", OutboundTarget("https", "xn--r8jz45g.xn--zckzah", 443, "/")),
+        ("https://a_b.example.com/", OutboundTarget("https", "a_b.example.com", 443, "/")),
+        ("https://127.0.0.1.example.com/", OutboundTarget("https", "127.0.0.1.example.com", 443, "/")),
     ],
 )
-def test_addresses_as_they_are_read(url: str, target: Target) -> None:
+def test_addresses_as_they_are_read(url: str, target: OutboundTarget) -> None:
     assert read_url(url, STRICT) == target
 
 

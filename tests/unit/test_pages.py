@@ -50,13 +50,13 @@ def test_the_blocks_were_found() -> None:
 
 
 def test_every_block_says_what_it_is() -> None:
-    assert [block.place for block in every_block() if not block.language] == []
+    assert [block.location for block in every_block() if not block.language] == []
 
 
 def test_every_block_is_run_or_says_why_not() -> None:
     run = list(claimed())
     rest = [block for block in every_block() if block not in run and block.language not in PICTURES]
-    assert [block.place for block in rest if block.not_run is None] == []
+    assert [block.location for block in rest if block.not_run is None] == []
     reasons: dict[str, list[str]] = {}
     for block in rest:
         reasons.setdefault(str(block.not_run), []).append(f"{block.page}: {block.text.strip()}")

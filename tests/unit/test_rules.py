@@ -7,7 +7,7 @@ import pytest
 
 from quarterdeck.api_keys import rules
 from quarterdeck.core.actors import Permission, Principal
-from quarterdeck.core.errors import Kind, ServiceError
+from quarterdeck.core.errors import ErrorKind, ServiceError
 from quarterdeck.core.settings import TokenSettings
 from quarterdeck.core.text_types import MAX_LINE_LENGTH
 from quarterdeck.sessions.rules import fork_title
@@ -23,7 +23,7 @@ def principal(*permissions: Permission, expires_at: datetime | None = None) -> P
     return Principal(workspace_id, api_key_id, user_id, scope_id, frozenset(permissions), expires_at)
 
 
-def kind_of(check: object) -> Kind | None:
+def kind_of(check: object) -> ErrorKind | None:
     assert callable(check)
     try:
         check()
@@ -37,11 +37,13 @@ def kind_of(check: object) -> Kind | None:
     [
         ((), (), None),
         ((Permission.KEY_MANAGE,), (Permission.KEY_MANAGE,), None),
-        ((Permission.KEY_MANAGE,), (Permission.WORKSPACE_READ,), Kind.FORBIDDEN),
+        ((Permission.KEY_MANAGE,), (Permission.WORKSPACE_READ,), ErrorKind.FORBIDDEN),
         (tuple(Permission), tuple(Permission), None),
     ],
 )
-def test_permissions_within(held: tuple[Permission, ...], asked: tuple[Permission, ...], kind: Kind | None) -> None:
+def test_permissions_within(
+    held: tuple[Permission, ...], asked: tuple[Permission, ...], kind: ErrorKind | None
+) -> None:
     assert kind_of(lambda: rules.check_within(principal(*held), asked, None)) is kind
 
 
@@ -51,16 +53,16 @@ def test_permissions_within(held: tuple[Permission, ...], asked: tuple[Permissio
         (None, None, None),
         (None, NOW + HOUR, None),
         (NOW + HOUR, NOW + HOUR, None),
-        (NOW + HOUR, NOW + HOUR + timedelta(microseconds=1), Kind.FORBIDDEN),
-        (NOW + HOUR, None, Kind.FORBIDDEN),
+        (NOW + HOUR, NOW + HOUR + timedelta(microseconds=1), ErrorKind.FORBIDDEN),
+        (NOW + HOUR, None, ErrorKind.FORBIDDEN),
     ],
 )
-def test_life_within(own: datetime | None, asked: datetime | None, kind: Kind | None) -> None:
+def test_life_within(own: datetime | None, asked: datetime | None, kind: ErrorKind | None) -> None:
     assert kind_of(lambda: rules.check_life(principal(expires_at=own), asked)) is kind
 
 
-@pytest.mark.parametrize(("asked", "kind"), [(None, None), (NOW, Kind.INVALID), (NOW + HOUR, None)])
-def test_the_past_is_no_expiry(asked: datetime | None, kind: Kind | None) -> None:
+@pytest.mark.parametrize(("asked", "kind"), [(None, None), (NOW, ErrorKind.INVALID), (NOW + HOUR, None)])
+def test_the_past_is_no_expiry(asked: datetime | None, kind: ErrorKind | None) -> None:
     assert kind_of(lambda: rules.check_expiry(asked, NOW)) is kind
 
 
@@ -80,12 +82,12 @@ def test_expiry_of_a_token(own: datetime | None, asked: datetime | None, expecte
 @pytest.mark.parametrize(
     ("own", "asked", "kind"),
     [
-        (None, NOW, Kind.INVALID),
-        (None, NOW + 10 * HOUR + timedelta(seconds=1), Kind.INVALID),
-        (NOW + HOUR, NOW + 2 * HOUR, Kind.FORBIDDEN),
+        (None, NOW, ErrorKind.INVALID),
+        (None, NOW + 10 * HOUR + timedelta(seconds=1), ErrorKind.INVALID),
+        (NOW + HOUR, NOW + 2 * HOUR, ErrorKind.FORBIDDEN),
     ],
 )
-def test_expiry_of_a_token_that_is_refused(own: datetime | None, asked: datetime, kind: Kind) -> None:
+def test_expiry_of_a_token_that_is_refused(own: datetime | None, asked: datetime, kind: ErrorKind) -> None:
     assert kind_of(lambda: token_expiry(asked, NOW, principal(expires_at=own), SETTINGS)) is kind
 
 

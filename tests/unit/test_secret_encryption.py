@@ -10,14 +10,14 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from quarterdeck.core.secret_encryption import KEY_FILE, SecretCipher, SecretKeyError
-from quarterdeck.core.settings import WebhookSettings
+from quarterdeck.core.secret_encryption import KEY_FILE, EncryptionKeyError, SecretCipher
+from quarterdeck.core.settings import EncryptionSettings
 
 OLD, NEW = (base64.b64encode(bytes([number]) * 32).decode() for number in (0xA7, 0x5C))
 
 
 def with_keys(*keys: str) -> SecretCipher:
-    return SecretCipher(WebhookSettings(sealing_keys=",".join(keys)), Path("/nowhere"))
+    return SecretCipher(EncryptionSettings(keys=",".join(keys)), Path("/nowhere"))
 
 
 def test_an_encrypted_secret_can_be_decrypted_and_not_read() -> None:
@@ -30,16 +30,16 @@ def test_an_encrypted_secret_can_be_decrypted_and_not_read() -> None:
 
 def test_a_secret_is_bound_to_its_webhook() -> None:
     encrypted = with_keys(NEW).encrypt(uuid4(), b"secret")
-    with pytest.raises(SecretKeyError, match="changed"):
+    with pytest.raises(EncryptionKeyError, match="changed"):
         with_keys(NEW).decrypt(uuid4(), encrypted)
 
 
-@pytest.mark.parametrize("place", [0, 8, 20, -1])
-def test_a_changed_byte_is_noticed(place: int) -> None:
+@pytest.mark.parametrize("index", [0, 8, 20, -1])
+def test_a_changed_byte_is_noticed(index: int) -> None:
     webhook_id = uuid4()
     encrypted = bytearray(with_keys(NEW).encrypt(webhook_id, b"secret"))
-    encrypted[place] ^= 1
-    with pytest.raises(SecretKeyError):
+    encrypted[index] ^= 1
+    with pytest.raises(EncryptionKeyError):
         with_keys(NEW).decrypt(webhook_id, bytes(encrypted))
 
 
@@ -52,13 +52,13 @@ def test_the_first_key_encrypts_and_every_key_decrypts() -> None:
     after = both.encrypt(webhook_id, b"secret")
     assert both.is_current(after)
     assert with_keys(NEW).decrypt(webhook_id, after) == b"secret"
-    with pytest.raises(SecretKeyError, match="is missing"):
+    with pytest.raises(EncryptionKeyError, match="is missing"):
         with_keys(OLD).decrypt(webhook_id, after)
 
 
 @pytest.mark.parametrize("keys", ["x", OLD[:-4], f"{OLD},", f"{OLD},{OLD[:20]}", "é", f"{OLD};{NEW}"])
 def test_invalid_keys_are_refused_and_not_shown(keys: str) -> None:
-    with pytest.raises(SecretKeyError, match="QUARTERDECK_WEBHOOK_SEALING_KEYS") as refused:
+    with pytest.raises(EncryptionKeyError, match="QUARTERDECK_ENCRYPTION_KEYS") as refused:
         with_keys(keys).encrypt(uuid4(), b"secret")
     assert OLD not in str(refused.value)
     assert OLD[:20] not in str(refused.value)
@@ -66,11 +66,11 @@ def test_invalid_keys_are_refused_and_not_shown(keys: str) -> None:
 
 def test_a_file_is_made_for_its_owner_alone_and_read_by_others_later(tmp_path: Path) -> None:
     webhook_id = uuid4()
-    reader = SecretCipher(WebhookSettings(), tmp_path)
-    with pytest.raises(SecretKeyError):
+    reader = SecretCipher(EncryptionSettings(), tmp_path)
+    with pytest.raises(EncryptionKeyError):
         reader.decrypt(webhook_id, bytes(60))
     assert not (tmp_path / KEY_FILE).exists(), "who only reads makes no key"
-    encrypted = SecretCipher(WebhookSettings(), tmp_path).encrypt(webhook_id, b"secret")
+    encrypted = SecretCipher(EncryptionSettings(), tmp_path).encrypt(webhook_id, b"secret")
     assert stat.S_IMODE((tmp_path / KEY_FILE).stat().st_mode) == 0o600
     assert [path.name for path in tmp_path.iterdir()] == [KEY_FILE]
     assert reader.decrypt(webhook_id, encrypted) == b"secret"
@@ -78,18 +78,18 @@ def test_a_file_is_made_for_its_owner_alone_and_read_by_others_later(tmp_path: P
 
 def test_a_key_that_is_added_to_the_file_is_found(tmp_path: Path) -> None:
     webhook_id = uuid4()
-    running = SecretCipher(WebhookSettings(), tmp_path)
+    running = SecretCipher(EncryptionSettings(), tmp_path)
     running.encrypt(webhook_id, b"x")
     file = tmp_path / KEY_FILE
     file.write_text(f"{NEW}\n{file.read_text()}")
-    encrypted = SecretCipher(WebhookSettings(), tmp_path).encrypt(webhook_id, b"secret")
+    encrypted = SecretCipher(EncryptionSettings(), tmp_path).encrypt(webhook_id, b"secret")
     assert running.decrypt(webhook_id, encrypted) == b"secret"
 
 
 def test_a_folder_that_cannot_be_written_is_a_clear_fault(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(SecretKeyError, match="cannot be read or created"):
-        SecretCipher(WebhookSettings(), tmp_path / "file").encrypt(uuid4(), b"secret")
+    with pytest.raises(EncryptionKeyError, match="cannot be read or created"):
+        SecretCipher(EncryptionSettings(), tmp_path / "file").encrypt(uuid4(), b"secret")
 
 
 def test_processes_that_start_together_agree_on_one_key(tmp_path: Path) -> None:
@@ -97,9 +97,9 @@ def test_processes_that_start_together_agree_on_one_key(tmp_path: Path) -> None:
 import sys
 from pathlib import Path
 from uuid import UUID
-from quarterdeck.core.settings import WebhookSettings
+from quarterdeck.core.settings import EncryptionSettings
 from quarterdeck.core.secret_encryption import SecretCipher
-cipher = SecretCipher(WebhookSettings(), Path(sys.argv[1]))
+cipher = SecretCipher(EncryptionSettings(), Path(sys.argv[1]))
 sys.stdin.readline()
 print(cipher.encrypt(UUID(int=1), b"secret").hex())
 """
@@ -115,7 +115,7 @@ print(cipher.encrypt(UUID(int=1), b"secret").hex())
         process.stdin.flush()
     outputs = [process.communicate(timeout=60)[0] for process in processes]
     assert len({output[:16] for output in outputs}) == 1, "one key, whose id all begin with"
-    cipher = SecretCipher(WebhookSettings(), tmp_path)
+    cipher = SecretCipher(EncryptionSettings(), tmp_path)
     assert {cipher.decrypt(UUID(int=1), bytes.fromhex(output)) for output in outputs} == {b"secret"}
     assert [path.name for path in tmp_path.iterdir()] == [KEY_FILE]
 

@@ -23,9 +23,9 @@ def test_a_minted_secret_is_recognised_by_its_hash(kind: CredentialKind, marker:
 def test_every_typo_of_one_character_is_caught_without_a_database() -> None:
     text = mint(CredentialKind.API_KEY, "live").text
     start = len("qd_live_")
-    for place in range(start, len(text)):
-        other = "a" if text[place] != "a" else "b"
-        assert recognise(text[:place] + other + text[place + 1 :]) is None
+    for index in range(start, len(text)):
+        other = "a" if text[index] != "a" else "b"
+        assert recognise(text[:index] + other + text[index + 1 :]) is None
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pytest
 
 from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
 from quarterdeck.blobs.service import NewBlob
-from quarterdeck.core.settings import SandboxSettings
+from quarterdeck.core.settings import BlobSettings, SandboxSettings
 from quarterdeck.sandbox.beneath import make_folders, open_file, replace_file, reported
 from quarterdeck.sandbox.checkout import read_contents
 from quarterdeck.sandbox.folders import Folder, Folders
@@ -232,7 +232,7 @@ class Memory:
     def __init__(self, folder: Path) -> None:
         self.session_id = uuid4()
         self.workspace_id = uuid4()
-        self.blobs: BlobStore = open_blob_store(None, folder)
+        self.blobs: BlobStore = open_blob_store(BlobSettings(), folder)
         self.files: dict[str, ManifestFile] = {}
         self.number = 0
         self.stored: set[str] = set()

@@ -12,7 +12,17 @@ from quarterdeck.runs.action_model import ActionKind, ActionState, CallAction
 from quarterdeck.sessions.model import CreateSessionBody
 from quarterdeck.tools.model import ToolRule, ToolSpec
 from quarterdeck.tools.tool import CallContext, Effect, Tool, client_tool, rule_of
-from quarterdeck.worker.tool_calls import Answer, CallState, CarryOut, NextStep, Rules, Wait, decide, key_of, state_of
+from quarterdeck.worker.tool_calls import (
+    CallState,
+    CarryOut,
+    KnownResult,
+    NextStep,
+    Rules,
+    Wait,
+    decide,
+    key_of,
+    state_of,
+)
 from tests.pages import blocks_of
 
 ALLOW, ASK, DENY = ToolRule.ALLOW, ToolRule.ASK, ToolRule.DENY
@@ -67,7 +77,7 @@ def brief(step: NextStep) -> str:
         case Wait(new):
             assert (new.step, new.call_id, new.tool) == (2, "c", "tool")
             return f"{new.kind} {new.arguments}{'' if new.attempt is None else f' of attempt {new.attempt}'}"
-        case Answer(content):
+        case KnownResult(content):
             assert step.is_error == ("Error: " in content)
             return content
 

@@ -13,8 +13,8 @@ from quarterdeck.events.model import NewEvent
 from quarterdeck.models.model import ToolCall, ToolResult
 from quarterdeck.runs.lifecycle import Lease
 from quarterdeck.sandbox.model import Refusal
-from quarterdeck.skills.model import BundleError, ManifestFile
-from quarterdeck.skills.session_skills import SessionSkill, SkillReader
+from quarterdeck.skills.model import BundleError, SkillFile
+from quarterdeck.skills.session_skills import RunSkill, SkillReader
 from quarterdeck.tools.built_in_tools import current_time
 from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.skill_files import skill_instructions, skill_tools, skills_offered
@@ -32,35 +32,35 @@ FILES = {
     "zeros.txt": b"a\0b",
     "forms/a.md": b"Form A",
 }
-SKILL = SessionSkill("pdf-tools", uuid4(), 3, uuid4(), "Fill in\n PDF forms.", Blob("ab" * 32, uuid4()))
-Files = list[ManifestFile]
+SKILL = RunSkill("pdf-tools", uuid4(), 3, uuid4(), "Fill in\n PDF forms.", Blob("ab" * 32, uuid4()))
+Files = list[SkillFile]
 
 
 class FilesInMemory(SkillReader):
     def __init__(self) -> None:
         pass
 
-    async def files(self, skill: SessionSkill) -> Files:
-        return [ManifestFile(name, len(data), "", False) for name, data in sorted(FILES.items())]
+    async def files(self, skill: RunSkill) -> Files:
+        return [SkillFile(name, len(data), "", False) for name, data in sorted(FILES.items())]
 
-    async def read(self, skill: SessionSkill, files: Files, file: ManifestFile, max_bytes: int) -> bytes:
+    async def read(self, skill: RunSkill, files: Files, file: SkillFile, max_bytes: int) -> bytes:
         return FILES[file.path][:max_bytes]
 
 
 class ManyFiles(FilesInMemory):
-    async def files(self, skill: SessionSkill) -> Files:
-        return [ManifestFile(f"file-{number}", 1, "", False) for number in range(10_000)]
+    async def files(self, skill: RunSkill) -> Files:
+        return [SkillFile(f"file-{number}", 1, "", False) for number in range(10_000)]
 
 
 class Unreadable(FilesInMemory):
     def __init__(self, fault: Exception) -> None:
         self._fault = fault
 
-    async def read(self, skill: SessionSkill, files: Files, file: ManifestFile, max_bytes: int) -> bytes:
+    async def read(self, skill: RunSkill, files: Files, file: SkillFile, max_bytes: int) -> bytes:
         raise self._fault
 
 
-def toolbox(reader: SkillReader | None = None, skills: tuple[SessionSkill, ...] = (SKILL,)) -> Toolbox:
+def toolbox(reader: SkillReader | None = None, skills: tuple[RunSkill, ...] = (SKILL,)) -> Toolbox:
     time = current_time(lambda: datetime(2026, 11, 3, 12, 34, 56, tzinfo=UTC))
     return Toolbox([time, *skill_tools(skills, reader or FilesInMemory(), 1000)])
 

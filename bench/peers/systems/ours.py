@@ -26,7 +26,7 @@ class Quarterdeck(System):
     health = "/readyz"
 
     async def prepare(self) -> None:
-        self._url = new_database(self.place.postgres_url)
+        self._url = new_database(self.installation.postgres_url)
         migrate(self._url)
         options = connection_options(DatabaseSettings())
         async with await AsyncConnection.connect(self._url, autocommit=True, options=options) as connection:
@@ -39,14 +39,14 @@ class Quarterdeck(System):
             # The source that has just migrated the database, whichever is installed.
             "PYTHONPATH": str(Path(quarterdeck.__file__).parents[1]),
             "QUARTERDECK_DATABASE_URL": self._url,
-            "QUARTERDECK_SERVER_DATA_DIR": str(self.place.folder),
+            "QUARTERDECK_SERVER_DATA_DIR": str(self.installation.folder),
             "QUARTERDECK_MODEL_DEMO_PAUSE_SECONDS": "0",
             # Soon enough to see the recovery. The default is 20.
             "QUARTERDECK_WORKER_LEASE_SECONDS": "6",
         }
-        if self.place.model:
+        if self.installation.model:
             environment["QUARTERDECK_MODEL_DEFAULT"] = "openai-chat:bench"
-            environment["QUARTERDECK_MODEL_OPENAI_BASE_URL"] = f"http://{self.place.model}/v1"
+            environment["QUARTERDECK_MODEL_OPENAI_BASE_URL"] = f"http://{self.installation.model}/v1"
         program = [sys.executable, "-m", "quarterdeck"]
         return [
             Command("api", [*program, "api", "--port", str(self.port)], environment),

@@ -23,10 +23,10 @@ class Restate(System):
 
     def commands(self) -> Sequence[Command]:
         service = {"PYTHONPATH": str(APPS)}
-        if self.place.model:
-            service["BENCH_MODEL"] = self.place.model
+        if self.installation.model:
+            service["BENCH_MODEL"] = self.installation.model
         server = {
-            "RESTATE_BASE_DIR": str(self.place.folder / "restate-data"),
+            "RESTATE_BASE_DIR": str(self.installation.folder / "restate-data"),
             "RESTATE_LISTEN_MODE": "tcp",
             "RESTATE_BIND_IP": "127.0.0.1",
             "RESTATE_BIND_PORT": str(self._node_port),
@@ -35,7 +35,7 @@ class Restate(System):
             "RESTATE_DISABLE_TELEMETRY": "true",
         }
         bind = f"127.0.0.1:{self._service_port}"
-        installed = self.place.installed
+        installed = self.installation.installed
         return [
             Command("service", [installed / "bin" / "hypercorn", "restate_service:app", "--bind", bind], service),
             Command("restate", [installed / "node_modules" / ".bin" / "restate-server", "--no-logo"], server),

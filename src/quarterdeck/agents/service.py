@@ -29,7 +29,7 @@ from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
-from quarterdeck.core.operation import Refusal, operation
+from quarterdeck.core.operation import ErrorCase, operation
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.queries import ArchivedQuery, VersionsQuery
 from quarterdeck.db.database import Connection
@@ -38,7 +38,7 @@ from quarterdeck.models.output_schema import SchemaChecks
 from quarterdeck.sandbox.choice import SandboxOffer
 from quarterdeck.skills import service as skills
 
-_NAME_TAKEN = Refusal(
+_NAME_TAKEN = ErrorCase(
     "name_taken",
     errors.conflict(rules.NAME_TAKEN),
     "Another active agent of the workspace has this name.",
@@ -166,7 +166,7 @@ async def change_agent(changes: Changes, call: Call[ChangeAgentBody], agent_id: 
     idempotent=True,
     conditional=True,
     refusals=(
-        Refusal(
+        ErrorCase(
             "archived",
             errors.conflict(rules.ARCHIVED),
             "The agent is archived.",
@@ -244,7 +244,7 @@ async def get_agent_version(access: Access, call: Call[None], agent_id: UUID, ve
     permission=Permission.WORKSPACE_READ,
     success="The differences.",
     refusals=(
-        Refusal(
+        ErrorCase(
             "no_version",
             errors.not_found("agent version"),
             "The agent has no version with one of these numbers.",

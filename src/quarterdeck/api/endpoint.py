@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from quarterdeck.auth.rate_limiter import RateLimiter, RateLimitHeaders, RequestLimit
 from quarterdeck.core import etags
 from quarterdeck.core.call import Answer
-from quarterdeck.core.errors import Kind, ServiceError
+from quarterdeck.core.errors import ErrorKind, ServiceError
 from quarterdeck.core.operation import Operation
 from quarterdeck.core.settings import HttpSettings
 from quarterdeck.http.cors import check_client, is_preflight, preflight_response
@@ -49,7 +49,7 @@ class Endpoint:
 
     async def _wrong_method(self, scope: Scope) -> Response:
         refused = None if self._check is None else await self._check(scope)
-        fault = ServiceError(Kind.WRONG_METHOD, f"This path answers {self._allow}.")
+        fault = ServiceError(ErrorKind.WRONG_METHOD, f"This path answers {self._allow}.")
         return refused or error_response(fault, {"Allow": self._allow})
 
 

@@ -8,79 +8,79 @@ import msgspec
 
 from quarterdeck.api.openapi_parts import RESPONSE_HEADERS, camel_case, reference
 from quarterdeck.core import errors
-from quarterdeck.core.errors import Kind
-from quarterdeck.core.operation import Operation, Payload, Refusal
+from quarterdeck.core.errors import ErrorKind
+from quarterdeck.core.operation import ErrorCase, Operation, Payload
 from quarterdeck.core.settings import BundleSettings, FileSettings, HttpSettings
 from quarterdeck.http.responses import JSON, STATUS, ErrorBody, ErrorDetail, headers_of
 
-_UNAUTHORIZED = Refusal(
+_UNAUTHORIZED = ErrorCase(
     "unauthorized",
     errors.unauthorized(),
     "The credential is missing, malformed, unknown, revoked or expired.",
     "Send `Authorization: Bearer` with a valid key or token. Do not retry with the same one.",
 )
-_OUTDATED = Refusal(
+_OUTDATED = ErrorCase(
     "client_outdated",
     errors.outdated("0.2.0"),
     "`Quarterdeck-Client` names a version of our client that this server no longer supports. Other clients are not "
     "affected.",
     "Upgrade the client: `pip install --upgrade quarterdeck`.",
 )
-_TOO_MANY = Refusal(
+_TOO_MANY = ErrorCase(
     "too_many_requests",
     errors.too_many("credential", 2),
     "The credential or its workspace has exceeded its rate limit. Nothing was done.",
     "Retry after the seconds in Retry-After. `RateLimit` shows how many requests are left.",
 )
-_KEY_REUSED = Refusal(
+_KEY_REUSED = ErrorCase(
     "key_reused",
     errors.key_reused(),
     "The Idempotency-Key was already used for a different request.",
     "Use a new key for a new request. A retry must be the same request.",
 )
-_CONTENDED = Refusal(
+_CONTENDED = ErrorCase(
     "contended",
     errors.locked(),
     "Other requests are changing the same object. Nothing was stored.",
     "Retry immediately. Only this conflict has Retry-After.",
 )
-_PRECONDITION = Refusal(
+_PRECONDITION = ErrorCase(
     "precondition_failed",
     errors.precondition_failed(),
     "If-Match does not match the current ETag: the object has changed. Nothing was done.",
     "Read the object again, and send the change with the new ETag.",
 )
-_UNSATISFIABLE_RANGE = Refusal(
+_UNSATISFIABLE_RANGE = ErrorCase(
     "unsatisfiable_range",
     errors.unsatisfiable_range(),
     "Range starts after the end. Content-Range shows the size.",
     "Request an existing range, or omit Range.",
 )
-_TOO_SLOW = Refusal(
+_TOO_SLOW = ErrorCase(
     "too_slow",
     errors.too_slow("The request body arrived too slowly."),
     "The request body was too slow or stalled. The connection is closed.",
     "Send the whole request again.",
 )
-_BROKEN_BODY = Refusal(
+_BROKEN_BODY = ErrorCase(
     "broken_body",
     errors.broken_body(),
     "The request body is incomplete or has invalid framing. The connection is closed.",
     "Send the whole request again.",
 )
-_INTERNAL = Refusal(
+_INTERNAL = ErrorCase(
     "internal",
     errors.internal(),
     "An unexpected error in the service.",
     "Report the X-Request-Id to the operator.",
 )
-_UNAVAILABLE = Refusal(
+_UNAVAILABLE = ErrorCase(
     "unavailable",
     errors.unavailable(),
     "The service or its database is temporarily unavailable.",
     "Retry after the seconds in Retry-After, with exponential backoff.",
 )
-_OUTCOME_UNKNOWN = Refusal(
+_OUTCOME_UNKNOWN = ErrorCase(
     "outcome_unknown",
     errors.outcome_unknown(),
     "The connection to the database was lost while storing the request, which may have taken effect. Only without an "
@@ -89,7 +89,7 @@ _OUTCOME_UNKNOWN = Refusal(
 )
 
 
-def refusals(operation: Operation) -> list[Refusal]:
+def refusals(operation: Operation) -> list[ErrorCase]:
     found = [_bad_parameter(operation)]
     if operation.payload is not Payload.NONE:
         found += [_bad_body(operation), _BROKEN_BODY, _too_large(operation), _TOO_SLOW]
@@ -119,7 +119,7 @@ def noun(name: str) -> str:
     return name.removesuffix("_id").replace("_", " ").replace("api ", "API ")
 
 
-def _bad_parameter(operation: Operation) -> Refusal:
+def _bad_parameter(operation: Operation) -> ErrorCase:
     parameters = [*operation.path_ids, *operation.path_numbers, "Service-Workspace"]
     parameters += [query.name for query in operation.queries]
     if operation.paged:
@@ -140,25 +140,25 @@ def _bad_parameter(operation: Operation) -> Refusal:
         when = f"Service-Workspace is missing. {when}"
     if operation.paged and operation.cursor_must_exist:
         when += " `after` is not a cursor of this list."
-    return Refusal("bad_parameter", fault, when, "Fix the problem in the message.")
+    return ErrorCase("bad_parameter", fault, when, "Fix the problem in the message.")
 
 
-def _bad_body(operation: Operation) -> Refusal:
+def _bad_body(operation: Operation) -> ErrorCase:
     if operation.payload is Payload.FILE:
-        return Refusal(
+        return ErrorCase(
             "bad_content_type",
             errors.invalid("The body must be the file itself, not a form."),
             "Content-Type is missing or is multipart/form-data, or there is a Content-Encoding.",
             "Send the bytes of the file as the body, with its media type.",
         )
     if operation.payload is Payload.GZIP:
-        return Refusal(
+        return ErrorCase(
             "bad_bundle",
             errors.invalid("SKILL.md is missing at the root of the archive."),
             "The archive or the bundle is invalid, or Content-Type is not application/gzip.",
             "Fix the problem in the message, then pack the bundle again.",
         )
-    return Refusal(
+    return ErrorCase(
         "bad_body",
         errors.invalid("Invalid body: JSON is malformed: invalid character (byte 0)"),
         "The body does not match the schema or has an invalid value, or Content-Type is not application/json.",
@@ -166,7 +166,7 @@ def _bad_body(operation: Operation) -> Refusal:
     )
 
 
-def _too_large(operation: Operation) -> Refusal:
+def _too_large(operation: Operation) -> ErrorCase:
     match operation.payload:
         case Payload.GZIP:
             limit = BundleSettings().request_bytes
@@ -174,7 +174,7 @@ def _too_large(operation: Operation) -> Refusal:
             limit = FileSettings().request_bytes
         case _:
             limit = HttpSettings().json_body_bytes
-    return Refusal(
+    return ErrorCase(
         "too_large",
         errors.too_large(limit),
         f"The body is too large. The default limit is {limit // 1024**2} MiB. The connection is closed.",
@@ -182,9 +182,9 @@ def _too_large(operation: Operation) -> Refusal:
     )
 
 
-def _no_version(owner: str) -> Refusal:
+def _no_version(owner: str) -> ErrorCase:
     """`owner`: skill or agent."""
-    return Refusal(
+    return ErrorCase(
         "no_version",
         errors.not_found(f"{owner} version"),
         f"The {owner} has no version with this number.",
@@ -192,7 +192,7 @@ def _no_version(owner: str) -> Refusal:
     )
 
 
-def _lacks_permission(operation: Operation) -> list[Refusal]:
+def _lacks_permission(operation: Operation) -> list[ErrorCase]:
     if operation.hides_forbidden or operation.permission is None:
         return []
     when = f"The key lacks {' or '.join(f'`{each}`' for each in operation.permissions)}."
@@ -201,10 +201,10 @@ def _lacks_permission(operation: Operation) -> list[Refusal]:
     remedy = "Use a key with this permission."
     if operation.reads:
         remedy = "Use a key with both permissions: the response shows stored values."
-    return [Refusal("forbidden", errors.forbidden(operation.permission), when, remedy)]
+    return [ErrorCase("forbidden", errors.forbidden(operation.permission), when, remedy)]
 
 
-def _unseen(operation: Operation) -> Refusal:
+def _unseen(operation: Operation) -> ErrorCase:
     what = noun(operation.path_ids[-1]) if operation.path_ids else "workspace"
     reasons = [f"There is no such {what}", "the credential cannot see it"]
     if operation.hides_forbidden:
@@ -215,7 +215,7 @@ def _unseen(operation: Operation) -> Refusal:
         reasons.append("a session token was used for another session")
     when = f"{_either(reasons)}. The response is the same in all cases."
     remedy = "Check the ID and the workspace of the credential."
-    return Refusal("not_found", errors.not_found(what), when, remedy)
+    return ErrorCase("not_found", errors.not_found(what), when, remedy)
 
 
 def _either(options: list[str]) -> str:
@@ -231,7 +231,7 @@ Json = dict[str, Any]
 
 LIMIT_HEADERS = ("RateLimit", "RateLimit-Policy")
 # Sent before the caller is known, so no rate limit applies yet.
-_UNCHARGED = {Kind.UNAUTHORIZED, Kind.OUTDATED}
+_UNCHARGED = {ErrorKind.UNAUTHORIZED, ErrorKind.OUTDATED}
 _NAMES = {
     400: "BadRequest",
     401: "Unauthorized",
@@ -258,19 +258,19 @@ class ErrorResponses:
 
     def of(self, operation: Operation) -> Json:
         """A reference for each error status of the operation."""
-        by_status: dict[int, list[Refusal]] = {}
+        by_status: dict[int, list[ErrorCase]] = {}
         for refusal in refusals(operation):
             by_status.setdefault(STATUS[refusal.fault.kind], []).append(refusal)
         return {str(status): self._share(operation, status, by_status[status]) for status in sorted(by_status)}
 
-    def _share(self, operation: Operation, status: int, found: list[Refusal]) -> Json:
+    def _share(self, operation: Operation, status: int, found: list[ErrorCase]) -> Json:
         name = _name(operation, status)
         response = self._response(found)
         shared = self.responses.setdefault(name, response)
         assert shared == response, f"{operation.name} and another operation disagree on {name}"
         return reference("responses", name)
 
-    def _response(self, found: list[Refusal]) -> Json:
+    def _response(self, found: list[ErrorCase]) -> Json:
         """Each refusal is a named example: when it happens, what to do, and the body."""
         codes = sorted({str(refusal.fault.kind.code) for refusal in found})
         return {
@@ -317,12 +317,12 @@ def _variant(operation: Operation, status: int) -> str:
     return ""
 
 
-def _example(refusal: Refusal) -> Json:
+def _example(refusal: ErrorCase) -> Json:
     body = ErrorBody(ErrorDetail(refusal.fault.kind.code, refusal.fault.message))
     return {"summary": refusal.when, "description": refusal.remedy, "value": msgspec.to_builtins(body)}
 
 
-def _headers(found: list[Refusal]) -> Json:
+def _headers(found: list[ErrorCase]) -> Json:
     """A header that only some refusals of a status carry is in the document, but not as required."""
     sent = [headers_of(refusal.fault) for refusal in found]
     names = ["X-Request-Id"]

@@ -26,8 +26,8 @@ def _digits_up_to(largest: int) -> str:
     digits = str(largest)
     length = len(digits)
     smaller = [
-        f"{digits[:place]}[0-{int(digit) - 1}][0-9]{{{length - place - 1}}}"
-        for place, digit in enumerate(digits)
+        f"{digits[:position]}[0-{int(digit) - 1}][0-9]{{{length - position - 1}}}"
+        for position, digit in enumerate(digits)
         if digit != "0"
     ]
     return f"^([0-9]{{1,{length - 1}}}|{'|'.join(smaller)}|{digits})$"

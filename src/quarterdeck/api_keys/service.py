@@ -21,14 +21,14 @@ from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors, secrets
 from quarterdeck.core.actors import CredentialKind, Permission, Principal
 from quarterdeck.core.call import Answer, Call
-from quarterdeck.core.errors import Kind, ServiceError
+from quarterdeck.core.errors import ErrorKind, ServiceError
 from quarterdeck.core.ids import new_id
-from quarterdeck.core.operation import Refusal, operation
+from quarterdeck.core.operation import ErrorCase, operation
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.settings import KeySettings
 from quarterdeck.db.database import Connection
 
-_EXCEEDS_CALLER = Refusal(
+_EXCEEDS_CALLER = ErrorCase(
     "exceeds_caller",
     errors.exceeds_caller("A key cannot grant permissions that it does not have: skill.manage."),
     "The new key would have a permission that the calling key lacks, or a longer lifetime.",
@@ -55,7 +55,7 @@ async def list_api_keys(access: Access, call: Call[None], request: PageRequest) 
         return await access.read(call, visible_workspace(call), show)
     except ServiceError as fault:
         # The interface has no 403 here: without the permission the workspace is reported as not found.
-        if fault.kind is Kind.FORBIDDEN:
+        if fault.kind is ErrorKind.FORBIDDEN:
             raise errors.not_found("workspace") from None
         raise
 
@@ -105,7 +105,7 @@ async def create_api_key(
     idempotent=True,
     refusals=(
         _EXCEEDS_CALLER,
-        Refusal(
+        ErrorCase(
             "not_rotatable",
             errors.conflict("This key was already rotated. Rotate its replacement."),
             "The key was already rotated, is revoked or has expired.",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from quarterdeck.auth import rate_limits
-from quarterdeck.auth.rate_limits import Caller, Decision, Keys, MemoryBackend, Rate, RateState
+from quarterdeck.auth.rate_limits import ChargedCaller, Keys, MemoryBackend, Rate, RateDecision, RateState
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Credential, Principal
 from quarterdeck.core.settings import LimitSettings
@@ -24,26 +24,26 @@ class RateLimiter:
         self._memory = MemoryBackend(self.rates)
         self._redis = _redis_backend(settings, self.rates)
         # Callers by credential, as of the last successful check of that credential.
-        self._callers: dict[Credential, Caller] = {}
+        self._callers: dict[Credential, ChargedCaller] = {}
 
     async def close(self) -> None:
         if self._redis is not None:
             await self._redis.close()
 
-    def known_caller(self, credential: Credential) -> Caller | None:
+    def known_caller(self, credential: Credential) -> ChargedCaller | None:
         caller = self._callers.pop(credential, None)
         if caller is not None:
             # To the end: the credential that was not used for the longest time is forgotten first.
             self._callers[credential] = caller
         return caller
 
-    def remember(self, credential: Credential, principal: Principal) -> Caller:
+    def remember(self, credential: Credential, principal: Principal) -> ChargedCaller:
         owner_ids = {
             "credential": principal.session_token_id or principal.api_key_id,
             "workspace": principal.workspace_id,
         }
         keys = tuple(rate.key(owner_ids[rate.name]) for rate in self.rates)
-        caller = self._callers[credential] = Caller(principal.workspace_id, keys)
+        caller = self._callers[credential] = ChargedCaller(principal.workspace_id, keys)
         if len(self._callers) > _MAX_KNOWN_CREDENTIALS:
             del self._callers[next(iter(self._callers))]
         return caller
@@ -51,7 +51,7 @@ class RateLimiter:
     def forget(self, credential: Credential) -> None:
         self._callers.pop(credential, None)
 
-    async def charge(self, keys: Keys) -> Decision | None:
+    async def charge(self, keys: Keys) -> RateDecision | None:
         """None if Redis is unreachable. The request is then allowed."""
         if self._redis is not None:
             return await self._redis.charge(keys)
@@ -72,9 +72,9 @@ class RequestLimit:
 
     def __init__(self, limiter: RateLimiter) -> None:
         self._limiter = limiter
-        self._caller: Caller | None = None
+        self._caller: ChargedCaller | None = None
         self._is_charged = False
-        self._decision: Decision | None = None
+        self._decision: RateDecision | None = None
 
     @property
     def is_allowed(self) -> bool:
@@ -112,7 +112,7 @@ class RequestLimit:
         self._limiter.forget(credential)
         self._caller, self._is_charged, self._decision = None, False, None
 
-    async def _charge(self, caller: Caller) -> None:
+    async def _charge(self, caller: ChargedCaller) -> None:
         if self._limiter.rates:
             self._is_charged = True
             self._decision = await self._limiter.charge(caller.keys)

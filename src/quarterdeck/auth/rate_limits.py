@@ -27,7 +27,7 @@ class Rate(Struct, frozen=True):
         return f"quarterdeck:limit:{self.name}:{owner_id}"
 
 
-class Caller(Struct, frozen=True):
+class ChargedCaller(Struct, frozen=True):
     """What requests with a credential are charged to: its workspace, and the keys of its backlogs."""
 
     workspace_id: UUID
@@ -41,7 +41,7 @@ class RateState(Struct, frozen=True):
     backlog_us: int
 
 
-class Decision(Struct, frozen=True):
+class RateDecision(Struct, frozen=True):
     """Whether a request is allowed, and the states after it. A refused request does not change the states."""
 
     allowed: bool
@@ -112,17 +112,17 @@ class MemoryBackend:
         self._empty_at_us: dict[str, int] = {}
         self._cleanup_entries = _MIN_CLEANUP_ENTRIES
 
-    def charge(self, keys: Keys, now_us: int) -> Decision:
+    def charge(self, keys: Keys, now_us: int) -> RateDecision:
         """All rates are charged or none: a request that one rate refuses does not count against another."""
         before = [max(0, self._empty_at_us.get(key, 0) - now_us) for key in keys]
         states = tuple(map(charged, self._rates, before))
         if not all(map(is_within_burst, states)):
-            return Decision(False, tuple(map(RateState, self._rates, before)))
+            return RateDecision(False, tuple(map(RateState, self._rates, before)))
         for key, state in zip(keys, states, strict=True):
             self._empty_at_us[key] = now_us + state.backlog_us
         if len(self._empty_at_us) > self._cleanup_entries:
             self._clean_up(now_us)
-        return Decision(True, states)
+        return RateDecision(True, states)
 
     def __len__(self) -> int:
         return len(self._empty_at_us)

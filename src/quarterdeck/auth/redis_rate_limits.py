@@ -16,7 +16,7 @@ from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from quarterdeck.auth.rate_limits import Decision, Keys, Rate, RateState
+from quarterdeck.auth.rate_limits import Keys, Rate, RateDecision, RateState
 from quarterdeck.core.logging import log
 
 _RETRY_SECONDS = 1.0
@@ -63,7 +63,7 @@ def is_redis_url(url: str) -> bool:
 
 class _Pending(Struct, frozen=True, eq=False):
     keys: Keys
-    result: "asyncio.Future[Decision | None]"
+    result: "asyncio.Future[RateDecision | None]"
 
 
 class RedisBackend:
@@ -91,7 +91,7 @@ class RedisBackend:
         await asyncio.gather(*self._overdue, return_exceptions=True)
         await self._redis.aclose()
 
-    async def charge(self, keys: Keys) -> Decision | None:
+    async def charge(self, keys: Keys) -> RateDecision | None:
         """None if Redis is unreachable."""
         now = time.monotonic()
         if self._is_down:
@@ -110,7 +110,7 @@ class RedisBackend:
         while self._queue:
             batch = [self._queue.popleft() for _ in range(min(len(self._queue), _MAX_BATCH))]
             try:
-                results: Sequence[Decision | None] = self._decisions(await self._call(batch))
+                results: Sequence[RateDecision | None] = self._decisions(await self._call(batch))
             except Exception as fault:
                 self._mark_down(fault)
                 # Requests queued meanwhile would time out in the same way.
@@ -140,11 +140,12 @@ class RedisBackend:
             log.warning("Redis is reachable again: rate limits are enforced")
         return reply
 
-    def _decisions(self, reply: list[int]) -> list[Decision]:
+    def _decisions(self, reply: list[int]) -> list[RateDecision]:
         size = 1 + len(self._rates)
         groups = [reply[first : first + size] for first in range(0, len(reply), size)]
         return [
-            Decision(bool(allowed), tuple(map(RateState, self._rates, backlogs_us))) for allowed, *backlogs_us in groups
+            RateDecision(bool(allowed), tuple(map(RateState, self._rates, backlogs_us)))
+            for allowed, *backlogs_us in groups
         ]
 
     def _finish_overdue(self, task: "asyncio.Task[Any]") -> None:

@@ -1,5 +1,5 @@
-"""The file of a backup: a ZIP archive with a manifest, a file per table (PostgreSQL's COPY format), the contents of
-skill archives and files, and the sealing keys of webhooks. The list of files is at the end of a ZIP archive, so an
+"""The file of a backup: a ZIP archive with a manifest, a file per table (PostgreSQL's COPY format), the blobs
+(skill archives and files), and the encryption keys. The list of files is at the end of a ZIP archive, so an
 incomplete one is noticed.
 """
 
@@ -16,7 +16,7 @@ from typing import IO
 
 import msgspec
 
-from quarterdeck.backups.model import ArchiveEntry, BackupError, KeysEntry, Manifest, Progress, TableEntry
+from quarterdeck.backups.model import BackupError, BackupManifest, BlobEntry, KeysEntry, Progress, TableEntry
 
 FORMAT = 1
 _MANIFEST = "manifest.json"
@@ -48,7 +48,7 @@ class BackupWriter:
                 rows += piece.count(b"\n")
         return Written(size, rows, digest.hexdigest())
 
-    def finish(self, manifest: Manifest) -> None:
+    def finish(self, manifest: BackupManifest) -> None:
         self.add(_MANIFEST, [msgspec.json.encode(manifest)], compress=True)
 
 
@@ -86,9 +86,9 @@ class BackupReader:
             found = msgspec.json.decode(archive.read(_MANIFEST), type=dict[str, object])
             if found.get("format") != FORMAT:
                 raise BackupError(f"{path} was made by a newer release ({found.get('release')}). Upgrade this one.")
-            self.manifest = msgspec.convert(found, Manifest)
+            self.manifest = msgspec.convert(found, BackupManifest)
 
-    def read(self, entry: TableEntry | ArchiveEntry | KeysEntry) -> Iterator[bytes]:
+    def read(self, entry: TableEntry | BlobEntry | KeysEntry) -> Iterator[bytes]:
         with self.damage_reported(), self._archive.open(entry.file) as source:
             while piece := source.read(_PIECE_BYTES):
                 yield piece

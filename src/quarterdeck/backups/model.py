@@ -10,7 +10,7 @@ from msgspec import Struct
 Progress = Callable[[int, int], None]
 
 
-KEYS_FILE = "webhook.keys"
+KEYS_FILE = "encryption.keys"
 
 
 class BackupError(Exception):
@@ -30,22 +30,17 @@ class TableEntry(Struct, frozen=True):
         return table_file(self.name)
 
 
-class ArchiveEntry(Struct, frozen=True):
-    """A skill archive, or the content of a file."""
-
+class BlobEntry(Struct, frozen=True):
     sha256: str
     generation: UUID
     bytes: int
 
     @property
     def file(self) -> str:
-        # Contents that are not archives have this ending too.
-        return f"archives/{self.sha256}.{self.generation.hex}.tar.gz"
+        return f"blobs/{self.sha256}.{self.generation.hex}"
 
 
 class KeysEntry(Struct, frozen=True):
-    """The sealing keys of webhooks."""
-
     bytes: int
     sha256: str
 
@@ -58,7 +53,7 @@ def table_file(name: str) -> str:
     return f"tables/{name}.copy"
 
 
-class Manifest(Struct, frozen=True):
+class BackupManifest(Struct, frozen=True):
     # Raised when older releases could not read the file.
     format: int
     release: str
@@ -67,7 +62,7 @@ class Manifest(Struct, frozen=True):
     migrations: dict[str, str]
     tables: list[TableEntry]
     sequences: dict[str, int]
-    archives: list[ArchiveEntry]
+    blobs: list[BlobEntry]
     keys: KeysEntry | None = None
 
     @property
@@ -75,8 +70,8 @@ class Manifest(Struct, frozen=True):
         return sum(table.rows for table in self.tables)
 
     @property
-    def entries(self) -> list[TableEntry | ArchiveEntry | KeysEntry]:
-        return [*self.tables, *self.archives, *([self.keys] if self.keys else [])]
+    def entries(self) -> list[TableEntry | BlobEntry | KeysEntry]:
+        return [*self.tables, *self.blobs, *([self.keys] if self.keys else [])]
 
     @property
     def bytes(self) -> int:

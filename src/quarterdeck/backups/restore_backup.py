@@ -1,5 +1,5 @@
 """Restores a backup into an empty database: migrations up to the release of the backup, the data in one transaction,
-then newer migrations. If loading fails, the database stays empty, and archives and keys that were added are removed.
+then newer migrations. If loading fails, the database stays empty, and blobs and keys that were added are removed.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from quarterdeck.backups.backup_file import BackupReader
-from quarterdeck.backups.model import ArchiveEntry, BackupError, Manifest, Progress, TableEntry
+from quarterdeck.backups.model import BackupError, BackupManifest, BlobEntry, Progress, TableEntry
 from quarterdeck.backups.write_backup import check_owner
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.service import open_spool
@@ -20,16 +20,16 @@ from quarterdeck.db.roles import AppRole, OwnConnection, prepare_role
 
 
 class Restore:
-    """`key_file` is where the sealing keys of webhooks belong, `spool` a folder for temporary files."""
+    """`key_file` is where the encryption keys belong, `spool` a folder for temporary files."""
 
-    def __init__(self, reader: BackupReader, bundles: BlobStore, key_file: Path, spool: Path) -> None:
+    def __init__(self, reader: BackupReader, blobs: BlobStore, key_file: Path, spool: Path) -> None:
         self._reader = reader
-        self._bundles = bundles
+        self._blobs = blobs
         self._key_file = key_file
         self._spool = spool
         self._done_bytes = 0
 
-    def run(self, url: str, role: AppRole, audit: AuditSettings, progress: Progress) -> Manifest:
+    def run(self, url: str, role: AppRole, audit: AuditSettings, progress: Progress) -> BackupManifest:
         """The reader has been checked: see `check_backup`."""
         manifest = self._reader.manifest
         with table_data.connect(url) as connection, ExitStack() as if_it_fails:
@@ -40,14 +40,14 @@ class Restore:
             prepare_role(connection, role)
             # One transaction each: PostgreSQL does not let a transaction use a value that it added to an enum.
             migrate.apply_migrations(connection, manifest.migrations.keys())
-            asyncio.run(self._put_archives(if_it_fails, progress))
+            asyncio.run(self._put_blobs(if_it_fails, progress))
             self._add_keys(if_it_fails)
             try:
                 with connection.transaction():
                     self._load(connection, progress)
             except BaseException:
                 if connection.broken:
-                    # The commit may have succeeded. A second attempt uses the archives that are stored already.
+                    # The commit may have succeeded. A second attempt uses the blobs that are stored already.
                     if_it_fails.pop_all()
                 raise
             if_it_fails.pop_all()
@@ -58,28 +58,28 @@ class Restore:
             table_data.analyze(connection, [table.name for table in manifest.tables])
         return manifest
 
-    async def _put_archives(self, if_it_fails: ExitStack, progress: Progress) -> None:
-        for archive in self._reader.manifest.archives:
+    async def _put_blobs(self, if_it_fails: ExitStack, progress: Progress) -> None:
+        for blob in self._reader.manifest.blobs:
             try:
-                await self._put_archive(archive, if_it_fails, progress)
+                await self._put_blob(blob, if_it_fails, progress)
             except ServiceError as fault:
-                raise BackupError("The bundle store is unavailable. Nothing was restored; try again later.") from fault
+                raise BackupError("The blob store is unavailable. Nothing was restored; try again later.") from fault
 
-    async def _put_archive(self, archive: ArchiveEntry, if_it_fails: ExitStack, progress: Progress) -> None:
+    async def _put_blob(self, blob: BlobEntry, if_it_fails: ExitStack, progress: Progress) -> None:
         try:
-            with self._bundles.open(archive.sha256, archive.generation):
+            with self._blobs.open(blob.sha256, blob.generation):
                 pass
         except FileNotFoundError:
-            if_it_fails.callback(self._delete_archive, archive)
+            if_it_fails.callback(self._delete_blob, blob)
         with open_spool(self._spool) as copy:
-            for piece in self._counted(archive, progress):
+            for piece in self._counted(blob, progress):
                 copy.write(piece)
-            await self._bundles.put(archive.sha256, archive.generation, copy)
+            await self._blobs.put(blob.sha256, blob.generation, copy)
 
-    def _delete_archive(self, archive: ArchiveEntry) -> None:
+    def _delete_blob(self, blob: BlobEntry) -> None:
         # The error that ended the restore is reported, not this one.
         with suppress(Exception):
-            asyncio.run(self._bundles.delete(archive.sha256, archive.generation))
+            asyncio.run(self._blobs.delete(blob.sha256, blob.generation))
 
     def _add_keys(self, if_it_fails: ExitStack) -> None:
         """Keys that the file has stay first: the first key encrypts, and every key decrypts."""
@@ -107,7 +107,7 @@ class Restore:
         table_data.load_tables(connection, [table.name for table in tables], load)
         table_data.set_sequences(connection, self._reader.manifest.sequences)
 
-    def _counted(self, entry: TableEntry | ArchiveEntry, progress: Progress) -> Iterator[bytes]:
+    def _counted(self, entry: TableEntry | BlobEntry, progress: Progress) -> Iterator[bytes]:
         for piece in self._reader.read(entry):
             self._done_bytes += len(piece)
             progress(self._done_bytes, self._reader.manifest.bytes)
@@ -120,7 +120,7 @@ def check_backup(reader: BackupReader, progress: Progress) -> None:
     reader.check(progress)
 
 
-def _check_empty(connection: OwnConnection, manifest: Manifest) -> None:
+def _check_empty(connection: OwnConnection, manifest: BackupManifest) -> None:
     if table := table_data.first_table_with_rows(connection):
         raise BackupError(
             f"The database is not empty: {table} has rows. Restore into a new data folder (--data DIR) or a new"

@@ -8,10 +8,10 @@ from pathlib import Path
 from quarterdeck.backups.backup_file import FORMAT, BackupWriter, create_backup
 from quarterdeck.backups.model import (
     KEYS_FILE,
-    ArchiveEntry,
     BackupError,
+    BackupManifest,
+    BlobEntry,
     KeysEntry,
-    Manifest,
     Progress,
     TableEntry,
     table_file,
@@ -25,27 +25,27 @@ from quarterdeck.db.roles import OwnConnection
 _PIECE_BYTES = 256 * 1024
 
 
-def write_backup(url: str, path: Path, bundles: BlobStore, key_file: Path | None, progress: Progress) -> Manifest:
-    """`key_file` holds the sealing keys of webhooks; None leaves them out."""
+def write_backup(url: str, path: Path, blobs: BlobStore, key_file: Path | None, progress: Progress) -> BackupManifest:
+    """`key_file` holds the encryption keys; None leaves them out."""
     with create_backup(path) as writer, table_data.connect(url) as connection:
         check_owner(connection)
         if not applied_migrations(connection):
             raise BackupError("There is nothing to back up: the database is empty. Check QUARTERDECK_DATABASE_URL.")
-        archives = table_data.begin_snapshot(connection)
+        used = [BlobEntry(*row) for row in table_data.begin_snapshot(connection)]
         migrations = applied_migrations(connection)
         check_known(migrations, "the database")
-        steps = _Steps(writer, connection, bundles, progress)
+        steps = _Steps(writer, connection, blobs, progress)
         tables = table_data.tables(connection)
-        steps.expect(tables, archives)
+        steps.expect(tables, used)
         entries = [steps.copy_table(table) for table in tables]
-        manifest = Manifest(
+        manifest = BackupManifest(
             format=FORMAT,
             release=version("quarterdeck"),
             created_at=datetime.now(UTC),
             migrations=migrations,
             tables=entries,
             sequences=table_data.sequences(connection),
-            archives=[steps.copy_archive(archive) for archive in archives],
+            blobs=[steps.copy_blob(blob) for blob in used],
             keys=_copy_keys(writer, key_file),
         )
         writer.finish(manifest)
@@ -59,40 +59,38 @@ def check_owner(connection: OwnConnection) -> None:
 
 
 class _Steps:
-    def __init__(self, writer: BackupWriter, connection: OwnConnection, bundles: BlobStore, progress: Progress) -> None:
+    def __init__(self, writer: BackupWriter, connection: OwnConnection, blobs: BlobStore, progress: Progress) -> None:
         self._writer = writer
         self._connection = connection
-        self._bundles = bundles
+        self._blobs = blobs
         self._progress = progress
         self._done_bytes = 0
         # Estimated: COPY writes more or less than the table has on disk.
         self._left_bytes = 0
 
-    def expect(self, tables: list[table_data.Table], archives: list[table_data.StoredBlob]) -> None:
-        self._left_bytes = sum(table.estimated_bytes for table in tables) + sum(archive.bytes for archive in archives)
+    def expect(self, tables: list[table_data.Table], blobs: list[BlobEntry]) -> None:
+        self._left_bytes = sum(table.estimated_bytes for table in tables) + sum(blob.bytes for blob in blobs)
 
     def copy_table(self, table: table_data.Table) -> TableEntry:
         rows = self._counted(table_data.read_table(self._connection, table), table.estimated_bytes)
         written = self._writer.add(table_file(table.name), rows, compress=True)
         return TableEntry(table.name, table.columns, written.rows, written.bytes, written.sha256)
 
-    def copy_archive(self, archive: table_data.StoredBlob) -> ArchiveEntry:
-        entry = ArchiveEntry(archive.sha256, archive.generation, archive.bytes)
+    def copy_blob(self, entry: BlobEntry) -> BlobEntry:
         try:
-            written = self._writer.add(entry.file, self._counted(self._read(entry), archive.bytes), compress=False)
+            written = self._writer.add(entry.file, self._counted(self._read(entry), entry.bytes), compress=False)
         except FileNotFoundError as fault:
             raise BackupError(
-                f"The content {entry.sha256} is missing in the bundle store. Check QUARTERDECK_BUNDLE_STORE_URL"
-                " or --data."
+                f"The blob {entry.sha256} is missing in the blob store. Check QUARTERDECK_BLOB_STORE_URL or --data."
             ) from fault
         except ServiceError as fault:
-            raise BackupError("The bundle store is unavailable. Try again later.") from fault
+            raise BackupError("The blob store is unavailable. Try again later.") from fault
         if (written.bytes, written.sha256) != (entry.bytes, entry.sha256):
-            raise BackupError(f"The content {entry.sha256} in the bundle store is damaged.")
+            raise BackupError(f"The blob {entry.sha256} in the blob store is damaged.")
         return entry
 
-    def _read(self, entry: ArchiveEntry) -> Iterator[bytes]:
-        with self._bundles.open(entry.sha256, entry.generation) as source:
+    def _read(self, entry: BlobEntry) -> Iterator[bytes]:
+        with self._blobs.open(entry.sha256, entry.generation) as source:
             while piece := source.read(_PIECE_BYTES):
                 yield piece
 
@@ -110,7 +108,7 @@ def _copy_keys(writer: BackupWriter, key_file: Path | None) -> KeysEntry | None:
     try:
         keys = key_file.read_bytes() if key_file else None
     except FileNotFoundError:
-        # No webhook was created yet, or the keys are in a setting.
+        # There is no secret to encrypt yet, or the keys are in a setting.
         keys = None
     if keys is None:
         return None

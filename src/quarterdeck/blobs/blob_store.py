@@ -18,7 +18,7 @@ from obstore.store import LocalStore, ObjectStore, from_url
 
 from quarterdeck.blobs.model import PIECE_BYTES, Blob, Source
 from quarterdeck.core import errors
-from quarterdeck.core.settings import SettingsError
+from quarterdeck.core.settings import BlobSettings, SettingsError
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
@@ -33,11 +33,11 @@ _CLIENT: "ClientConfig" = {
     # For endpoints that are configured with http://.
     "allow_http": True,
 }
-# Parts of 5 MiB, of one content, that are uploaded at a time. They are held in memory.
+# Parts of 5 MiB, of one blob, that are uploaded at a time. They are held in memory.
 _PARTS_AT_ONCE = 1
-# Contents that are uploaded at the same time, for one caller.
+# Blobs that are uploaded at the same time, for one caller.
 _UPLOADS_AT_ONCE = 8
-# So many contents are brought to the disk by one syncfs, which is many times faster than fsync of each file and folder.
+# So many blobs are brought to the disk by one syncfs, which is many times faster than fsync of each file and folder.
 # It also waits for what others have written to this file system.
 _SYNC_AT_ONCE = 32
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -45,15 +45,15 @@ _RETRY: "RetryConfig" = {"max_retries": 2, "retry_timeout": timedelta(seconds=10
 
 
 class BlobStore:
-    """With a fallback, contents that are not here are looked for there. Contents are written here only."""
+    """With a fallback, blobs that are not here are looked for there. Blobs are written here only."""
 
     def __init__(self, store: ObjectStore, folder: Path | None, fallback: "BlobStore | None" = None) -> None:
         self._store = store
         self._fallback = fallback
-        # Where a content is looked for, in this order. Here twice: it may be moved here between the first two looks.
-        self._places = [self] if fallback is None else [self, fallback, self]
+        # Where a blob is looked for, in this order. Here twice: it may be moved here between the first two looks.
+        self._stores = [self] if fallback is None else [self, fallback, self]
         # Set for a local folder. We write to it without obstore, which does not call fsync and holds up to twelve parts
-        # of 5 MiB of each content in memory.
+        # of 5 MiB of each blob in memory.
         self._folder = folder
         # Subfolders whose directory entries are on the disk.
         self._synced: set[str] = set()
@@ -69,10 +69,10 @@ class BlobStore:
         if self._folder is not None:
             await asyncio.to_thread(self._write_all, contents, str(self._folder))
             return
-        places = asyncio.Semaphore(_UPLOADS_AT_ONCE)
+        slots = asyncio.Semaphore(_UPLOADS_AT_ONCE)
 
         async def upload(blob: Blob, content: IO[bytes]) -> None:
-            async with places:
+            async with slots:
                 await obstore.put_async(
                     self._store, _name(blob.sha256, blob.generation), content, max_concurrency=_PARTS_AT_ONCE
                 )
@@ -114,10 +114,10 @@ class BlobStore:
         """One piece of a blob. Pieces are fetched one by one, so that a slow reader holds one piece and no
         connection to the store. Raises FileNotFoundError if there is no such blob."""
         name = _name(sha256, generation)
-        for place in self._places[:-1]:
+        for store in self._stores[:-1]:
             with suppress(FileNotFoundError):
-                return await place._read(name, start, end)
-        return await self._places[-1]._read(name, start, end)
+                return await store._read(name, start, end)
+        return await self._stores[-1]._read(name, start, end)
 
     async def _read(self, name: str, start: int, end: int) -> bytes:
         with _reported():
@@ -126,10 +126,10 @@ class BlobStore:
     def open(self, sha256: str, generation: UUID) -> AbstractContextManager[Source]:
         """Reading blocks, so use it in a thread. Raises FileNotFoundError if there is no such blob."""
         name = _name(sha256, generation)
-        for place in self._places[:-1]:
+        for store in self._stores[:-1]:
             with suppress(FileNotFoundError):
-                return place._open(name)
-        return self._places[-1]._open(name)
+                return store._open(name)
+        return self._stores[-1]._open(name)
 
     def _open(self, name: str) -> AbstractContextManager[Source]:
         # Text instead of a Path, which takes longer than opening a small file.
@@ -137,11 +137,11 @@ class BlobStore:
 
     @property
     def is_remote(self) -> bool:
-        """Whether contents come over a network, so that several are fetched at a time."""
+        """Whether blobs come over a network, so that several are fetched at a time."""
         return self._folder is None
 
     async def delete(self, sha256: str, generation: UUID) -> None:
-        # An earlier deletion may have been interrupted after this step, or the content is only in one of the stores.
+        # An earlier deletion may have been interrupted after this step, or the blob is only in one of the stores.
         with _reported(), suppress(FileNotFoundError):
             await obstore.delete_async(self._store, _name(sha256, generation))
         if self._fallback is not None:
@@ -191,11 +191,11 @@ def _reported() -> Iterator[None]:
         raise errors.unavailable() from fault
 
 
-def open_blob_store(url: str | None, data_dir: Path, fallback_url: str | None = None) -> BlobStore:
-    fallback = None if fallback_url is None else open_fallback_store(fallback_url)
-    if url is None:
-        return _in_folder(data_dir / "bundles", fallback)
-    return _open("STORE_URL", url, fallback)
+def open_blob_store(settings: BlobSettings, data_dir: Path) -> BlobStore:
+    fallback = None if settings.fallback_store_url is None else open_fallback_store(settings.fallback_store_url)
+    if settings.store_url is None:
+        return _in_folder(data_dir / "blobs", fallback)
+    return _open("STORE_URL", settings.store_url, fallback)
 
 
 def open_fallback_store(url: str) -> BlobStore:
@@ -209,7 +209,7 @@ def _open(setting: str, url: str, fallback: BlobStore | None) -> BlobStore:
         return BlobStore(from_url(url, client_options=_CLIENT, retry_config=_RETRY), None, fallback)
     except (BaseError, ValueError) as fault:
         reason = str(fault).partition("\n")[0]
-        raise SettingsError(f"QUARTERDECK_BUNDLE_{setting} names no store: {reason}") from fault
+        raise SettingsError(f"QUARTERDECK_BLOB_{setting} names no store: {reason}") from fault
 
 
 def _in_folder(folder: Path, fallback: BlobStore | None) -> BlobStore:

@@ -11,7 +11,7 @@ PIECE_BYTES = 64 * 1024
 class Blob(Struct, frozen=True):
     # In hex.
     sha256: str
-    # A content that was deleted and is stored again gets a new one, so that a delayed deletion cannot reach it.
+    # A blob that was deleted and is stored again gets a new one, so that a delayed deletion cannot reach it.
     generation: UUID
 
 

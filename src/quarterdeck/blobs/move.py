@@ -1,6 +1,6 @@
 """Moves blobs from one store to another while both are in use: the server writes to the new store and reads from both.
 
-A content is deleted in the old store after it is stored in the new one, so it can be read at every moment. What is done
+A blob is deleted in the old store after it is stored in the new one, so it can be read at every moment. What is done
 is seen in the stores themselves: a move that was interrupted continues when it is started again.
 """
 
@@ -29,7 +29,7 @@ FindDerived = Callable[[Connection, int], Awaitable[list[Blob]]]
 _PARTS = 256
 
 
-class Outcome(Enum):
+class MoveOutcome(Enum):
     MOVED = "moved"
     # In the new store before.
     PRESENT = "present"
@@ -42,7 +42,7 @@ class Outcome(Enum):
 
 
 class Moved(Struct):
-    contents: int = 0
+    blobs: int = 0
     bytes: int = 0
     present: int = 0
     # In the old store, and unknown to the database. They stay there.
@@ -65,12 +65,12 @@ class Move:
         self._done_bytes = 0
 
     async def run(self, find_derived: FindDerived, concurrency: int, progress: Progress) -> Moved:
-        """Up to `concurrency` contents are copied at the same time."""
+        """Up to `concurrency` blobs are copied at the same time."""
         total = await self._database.read(store.total_bytes)
-        places = asyncio.Semaphore(concurrency)
+        slots = asyncio.Semaphore(concurrency)
 
         async def move(first_byte: int) -> None:
-            async with places:
+            async with slots:
                 await self._move_part(first_byte, find_derived, lambda done: progress(done, max(done, total)))
 
         tasks = [asyncio.create_task(move(first_byte)) for first_byte in range(_PARTS)]
@@ -99,32 +99,32 @@ class Move:
                         await self._copy(blob, None)
                 await self._delete(blob)
 
-    async def _move(self, stored: StoredBlob, *, in_new: bool, in_old: bool) -> Outcome:
+    async def _move(self, stored: StoredBlob, *, in_new: bool, in_old: bool) -> MoveOutcome:
         blob = stored.blob
         if not in_new and in_old:
             if not await self._database.statement(lambda c: store.touch_stored(c, blob), repeatable=True):
-                return Outcome.GONE
+                return MoveOutcome.GONE
             try:
                 if not await self._copy(blob, blob.sha256):
-                    return Outcome.DAMAGED
+                    return MoveOutcome.DAMAGED
             except FileNotFoundError:
                 # Another move has moved it.
                 return await self._look_again(stored)
             await self._delete(blob)
-            return Outcome.MOVED
+            return MoveOutcome.MOVED
         if not in_new:
             return await self._look_again(stored)
         if in_old:
             await self._delete(blob)
-        return Outcome.PRESENT
+        return MoveOutcome.PRESENT
 
-    async def _look_again(self, stored: StoredBlob) -> Outcome:
-        """For a content that was in neither store. A reference to it is added after it is stored, so one that is in use
+    async def _look_again(self, stored: StoredBlob) -> MoveOutcome:
+        """For a blob that was in neither store. A reference to it is added after it is stored, so one that is in use
         must be there now."""
         is_used = await self._database.read(lambda connection: store.is_used(connection, stored.blob))
         if await self._new.size(stored.blob.sha256, stored.blob.generation) == stored.bytes:
-            return Outcome.PRESENT
-        return Outcome.MISSING if is_used else Outcome.GONE
+            return MoveOutcome.PRESENT
+        return MoveOutcome.MISSING if is_used else MoveOutcome.GONE
 
     async def _copy(self, blob: Blob, expected_sha256: str | None) -> bool:
         """False: the content has another SHA-256."""
@@ -147,19 +147,19 @@ class Move:
         if not self._keep:
             await self._old.delete(blob.sha256, blob.generation)
 
-    def _count(self, stored: StoredBlob, outcome: Outcome) -> None:
+    def _count(self, stored: StoredBlob, outcome: MoveOutcome) -> None:
         self._done_bytes += stored.bytes
         match outcome:
-            case Outcome.MOVED:
-                self._moved.contents += 1
+            case MoveOutcome.MOVED:
+                self._moved.blobs += 1
                 self._moved.bytes += stored.bytes
-            case Outcome.PRESENT:
+            case MoveOutcome.PRESENT:
                 self._moved.present += 1
-            case Outcome.MISSING:
+            case MoveOutcome.MISSING:
                 self._moved.missing.append(stored.blob.sha256)
-            case Outcome.DAMAGED:
+            case MoveOutcome.DAMAGED:
                 self._moved.damaged.append(stored.blob.sha256)
-            case Outcome.GONE:
+            case MoveOutcome.GONE:
                 pass
 
 

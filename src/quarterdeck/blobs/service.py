@@ -94,7 +94,7 @@ async def sweep_blobs(database: Database, blobs: BlobStore, orphan_hours: int) -
 
 # Temporary files, in memory while they are small. They have no name, so a crash leaves none.
 
-# Larger ones are on disk. Most bundles are a few kilobytes; the limit is megabytes.
+# Larger ones are on disk. Most blobs are a few kilobytes; the limit is megabytes.
 _IN_MEMORY_BYTES = 256 * 1024
 
 

@@ -1,4 +1,4 @@
-"""SQL for blobs. A blob is in use while a row refers to it; unused ones are deleted by sweep.py."""
+"""SQL for blobs. A blob is in use while a row refers to it; `sweep_blobs` deletes unused ones."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -7,33 +7,33 @@ from quarterdeck.blobs.model import Blob, StoredBlob, sha256_range
 from quarterdeck.db.database import Connection
 
 _TOUCH = """
-INSERT INTO bundles (sha256, generation, bytes) SELECT * FROM unnest(%s::bytea[], %s::uuid[], %s::bigint[])
+INSERT INTO blobs (sha256, generation, bytes) SELECT * FROM unnest(%s::bytea[], %s::uuid[], %s::bigint[])
 ON CONFLICT (sha256) DO UPDATE SET touched_at = clock_timestamp()
 RETURNING sha256, generation
 """
-_FIND = "SELECT sha256, generation FROM bundles WHERE sha256 = ANY (%s)"
+_FIND = "SELECT sha256, generation FROM blobs WHERE sha256 = ANY (%s)"
 # db/functions/blobs.sql names all tables that refer to blobs. Foreign keys keep a blob that is missed there.
 _OLD = """
-SELECT b.sha256 FROM bundles b
+SELECT b.sha256 FROM blobs b
 WHERE b.touched_at < clock_timestamp() - make_interval(hours => %s) AND NOT is_blob_used(b.sha256)
 ORDER BY b.touched_at LIMIT %s
 """
 # Whoever is adding a reference locks this row by the foreign key.
 _LOCK_OLD = """
-SELECT FROM bundles
+SELECT FROM blobs
 WHERE sha256 = %s AND touched_at < clock_timestamp() - make_interval(hours => %s)
 FOR UPDATE SKIP LOCKED
 """
 _IN_USE = "SELECT is_blob_used(%s)"
 _CONDEMN = """
-WITH gone AS (DELETE FROM bundles WHERE sha256 = %s RETURNING sha256, generation)
-INSERT INTO condemned_bundles (sha256, generation) SELECT sha256, generation FROM gone
+WITH gone AS (DELETE FROM blobs WHERE sha256 = %s RETURNING sha256, generation)
+INSERT INTO condemned_blobs (sha256, generation) SELECT sha256, generation FROM gone
 """
-_CONDEMNED = "SELECT sha256, generation FROM condemned_bundles LIMIT %s"
-_FORGET = "DELETE FROM condemned_bundles WHERE sha256 = %s AND generation = %s"
-_BYTES = "SELECT coalesce(sum(bytes), 0)::bigint FROM bundles"
-_BETWEEN = "SELECT sha256, generation, bytes FROM bundles WHERE sha256 BETWEEN %s AND %s ORDER BY sha256"
-_TOUCH_STORED = "UPDATE bundles SET touched_at = clock_timestamp() WHERE sha256 = %s AND generation = %s"
+_CONDEMNED = "SELECT sha256, generation FROM condemned_blobs LIMIT %s"
+_FORGET = "DELETE FROM condemned_blobs WHERE sha256 = %s AND generation = %s"
+_BYTES = "SELECT coalesce(sum(bytes), 0)::bigint FROM blobs"
+_BETWEEN = "SELECT sha256, generation, bytes FROM blobs WHERE sha256 BETWEEN %s AND %s ORDER BY sha256"
+_TOUCH_STORED = "UPDATE blobs SET touched_at = clock_timestamp() WHERE sha256 = %s AND generation = %s"
 
 
 async def touch(

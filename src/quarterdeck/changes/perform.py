@@ -19,7 +19,7 @@ from quarterdeck.core import errors
 from quarterdeck.core.actors import Principal, without_emails
 from quarterdeck.core.call import Answer, Call, fingerprint
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.db.walks import Step, walk
+from quarterdeck.db.walks import BatchResult, walk
 
 Body = TypeVar("Body")
 Subject = TypeVar("Subject")
@@ -108,7 +108,7 @@ def _encoded(record: Struct | None, principal: Principal) -> bytes:
 async def sweep_receipts(database: Database, days: int, shortest_days: int, batch: int) -> int:
     """`days`: the retention of the server. `shortest_days`: of all workspaces."""
 
-    async def delete(connection: Connection, after: datetime) -> Step:
+    async def delete(connection: Connection, after: datetime) -> BatchResult:
         return await store.delete_old(connection, after, days, shortest_days, batch)
 
     return await walk(database, delete, _EPOCH, batch)

@@ -6,7 +6,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from quarterdeck.db.database import Connection
-from quarterdeck.db.walks import Step
+from quarterdeck.db.walks import BatchResult
 
 _LOCK = "SELECT pg_advisory_xact_lock(receipt_lock(%s, %s, %s))"
 _FIND = "SELECT fingerprint, body FROM receipts WHERE scope_id = %s AND operation = %s AND key = %s"
@@ -19,7 +19,7 @@ _SAVE = "INSERT INTO receipts (scope_id, operation, key, fingerprint, body) VALU
 # for a later round: they are few, and only deleted later.
 _DELETE_OLD = """
 WITH old AS (
-    SELECT r.ctid AS place, r.created_at,
+    SELECT r.ctid AS row_ctid, r.created_at,
            r.created_at < now() - make_interval(
                days => coalesce((w.retention->>'receipt_days')::integer, %s), mins => 1
            ) AS is_expired
@@ -31,13 +31,13 @@ WITH old AS (
 ), gone AS (
     DELETE FROM receipts WHERE ctid = ANY (ARRAY(
         SELECT ctid FROM receipts
-        WHERE ctid = ANY (ARRAY(SELECT place FROM old WHERE is_expired)) FOR UPDATE SKIP LOCKED
+        WHERE ctid = ANY (ARRAY(SELECT row_ctid FROM old WHERE is_expired)) FOR UPDATE SKIP LOCKED
     ))
     RETURNING 1
 ), counted AS (
     SELECT count(*) AS receipts FROM gone
 )
-SELECT counted.receipts, count(old.place),
+SELECT counted.receipts, count(old.row_ctid),
        max(old.created_at) + CASE WHEN counted.receipts = 0 THEN interval '1 microsecond' ELSE interval '0' END
 FROM counted LEFT JOIN old ON true GROUP BY counted.receipts
 """
@@ -71,9 +71,9 @@ async def save(connection: Connection, claim: Claim, body: bytes) -> None:
     await connection.execute(_SAVE, (claim.scope_id, claim.operation, claim.key, claim.fingerprint, body))
 
 
-async def delete_old(connection: Connection, after: datetime, days: int, shortest_days: int, batch: int) -> Step:
+async def delete_old(connection: Connection, after: datetime, days: int, shortest_days: int, batch: int) -> BatchResult:
     """A batch of those that were stored at `after` or later. `days`: the retention of the server. `shortest_days`: of
     all workspaces."""
     row = await (await connection.execute(_DELETE_OLD, (days, after, shortest_days, batch))).fetchone()
     assert row is not None
-    return Step(*row)
+    return BatchResult(*row)

@@ -105,7 +105,7 @@ def show(action: ActionId, profile: Profile = None, as_json: AsJson = False) -> 
     )
 
 
-class Answer(Struct, frozen=True):
+class ActionAnswer(Struct, frozen=True):
     """The options of `resolve` besides the decision. None: not given."""
 
     message: str | None
@@ -170,7 +170,7 @@ def resolve(
     """Answer an action. The first answer counts."""
     decisions = {"allow": allow, "deny": deny, "retry": retry, "done": done, "failed": failed}
     decisions |= {"raise": raise_, "stop": stop}
-    answer = Answer(message, arguments, remember or None, result, error or None, max_tokens, max_cost_usd)
+    answer = ActionAnswer(message, arguments, remember or None, result, error or None, max_tokens, max_cost_usd)
     decision = _decision([name for name, given in decisions.items() if given], answer)
     body = _body(decision, answer)
     with open_client(profile) as client:
@@ -184,7 +184,7 @@ def resolve(
     say(f"{answered(fields_of(resolved))} {resolved.id}")
 
 
-def _decision(given: list[str], answer: Answer) -> str | None:
+def _decision(given: list[str], answer: ActionAnswer) -> str | None:
     """The decision, if the other options fit it."""
     if len(given) > 1:
         raise CliError(f"Use only one of {_options(given)}")
@@ -211,7 +211,7 @@ def _check_kind(found: ActionBody, kind: ActionKind) -> None:
         raise CliError(f"This action is of the kind {found.kind}. Use {answer_options(found.kind)}.")
 
 
-def _body(decision: str | None, answer: Answer) -> dict[str, Any]:
+def _body(decision: str | None, answer: ActionAnswer) -> dict[str, Any]:
     return {
         "decision": UNSET if decision is None else Decision(decision),
         "message": or_unset(answer.message),

@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType, ValidationError, convert
 
 from quarterdeck.api_keys.model import CreateApiKeyBody
 from quarterdeck.cli.database import back_up, on_database, server_settings
-from quarterdeck.cli.database import move_bundles as move
+from quarterdeck.cli.database import move_blobs as move
 from quarterdeck.cli.database import restore as restore_from
 from quarterdeck.cli.errors import CliError, ExitCode
 from quarterdeck.cli.options import (
@@ -29,7 +29,7 @@ from quarterdeck.cli.options import (
     uuid,
     whole_number,
 )
-from quarterdeck.cli.output import date_text, note, print_result, size
+from quarterdeck.cli.output import count_text, date_text, note, print_result, size
 from quarterdeck.cli.workspace import KINDS, parse_retention
 from quarterdeck.connections.credentials import service as credentials
 from quarterdeck.core.errors import ServiceError
@@ -211,22 +211,21 @@ def set_user(
     print_result(user, f"user {user.user_id}", as_json=as_json)
 
 
-# The name of release 0.1.
-@app.command("reseal-webhooks", hidden=True)
 @app.command()
-def reseal_secrets(as_json: AsJson = False, data: Data = None) -> None:
-    """Encrypt all secrets with the first sealing key. Older keys can then be removed."""
-    resealed = on_database(data, _reseal)
-    print_result({"resealed": resealed}, f"resealed {resealed} secrets", as_json=as_json)
+def reencrypt_secrets(as_json: AsJson = False, data: Data = None) -> None:
+    """Encrypt all secrets with the first encryption key. Older keys can then be removed."""
+    reencrypted = on_database(data, _reencrypt)
+    print_result({"reencrypted": reencrypted}, f"Re-encrypted {count_text(reencrypted, 'secret')}.", as_json=as_json)
 
 
 @app.command()
 def backup(
     file: BackupFile,
-    webhook_keys: Annotated[
+    encryption_keys: Annotated[
         bool,
         flag(
-            "--webhook-keys/--no-webhook-keys", "Include the keys that encrypt the secrets of webhooks and credentials."
+            "--encryption-keys/--no-encryption-keys",
+            "Include the keys that encrypt the secrets of webhooks and credentials.",
         ),
     ] = True,
     as_json: AsJson = False,
@@ -234,16 +233,15 @@ def backup(
 ) -> None:
     """Back up the database, skills and files to one file. The server can keep running."""
     path = Path(file)
-    made = back_up(server_settings(data=data), path, with_keys=webhook_keys)
+    made = back_up(server_settings(data=data), path, with_keys=encryption_keys)
     file_bytes = path.stat().st_size
-    counts = {"rows": made.rows, "archives": len(made.archives), "webhook_keys": made.keys is not None}
+    counts = {"rows": made.rows, "blobs": len(made.blobs), "encryption_keys": made.keys is not None}
     text = (
-        f"Backed up {made.rows:,} rows and {len(made.archives):,} skill archives and files to {file}"
-        f" ({size(file_bytes)})."
+        f"Backed up {made.rows:,} rows and {len(made.blobs):,} skill archives and files to {file} ({size(file_bytes)})."
     )
     print_result({"file": file, "bytes": file_bytes, **counts}, text, as_json=as_json)
     if made.keys is not None:
-        note("The backup contains the keys that encrypt secrets. Store it safely, or use --no-webhook-keys.")
+        note("The backup contains the keys that encrypt secrets. Store it safely, or use --no-encryption-keys.")
 
 
 @app.command()
@@ -251,26 +249,26 @@ def restore(file: BackupFile, as_json: AsJson = False, data: Data = None) -> Non
     """Restore a backup into an empty data folder or database. Stop the server first."""
     made = restore_from(server_settings(data=data), Path(file))
     text = (
-        f"Restored {made.rows:,} rows and {len(made.archives):,} skill archives and files, backed up at"
+        f"Restored {made.rows:,} rows and {len(made.blobs):,} skill archives and files, backed up at"
         f" {date_text(made.created_at)} by release {made.release}."
     )
-    counts = {"rows": made.rows, "archives": len(made.archives), "webhook_keys": made.keys is not None}
+    counts = {"rows": made.rows, "blobs": len(made.blobs), "encryption_keys": made.keys is not None}
     print_result({"release": made.release, "created_at": made.created_at, **counts}, text, as_json=as_json)
     if missing := on_database(data, _missing_keys):
         note(missing)
 
 
 @app.command()
-def move_bundles(
-    keep: Annotated[bool, flag("--keep", "Keep the contents in the old store.")] = False,
+def move_blobs(
+    keep: Annotated[bool, flag("--keep", "Keep the blobs in the old store.")] = False,
     concurrency: Annotated[int, option("COUNT", "Number of parallel copies.", parser=whole_number(1, 64))] = 8,
     as_json: AsJson = False,
     data: Data = None,
 ) -> None:
-    """Move contents to the bundle store. The server can keep running."""
+    """Move skill archives and files to the blob store. The server can keep running."""
     moved = move(server_settings(data=data), keep=keep, concurrency=concurrency)
     lines = [
-        f"{'Copied' if keep else 'Moved'} {moved.contents:,} skill archives and files ({size(moved.bytes)})."
+        f"{'Copied' if keep else 'Moved'} {moved.blobs:,} skill archives and files ({size(moved.bytes)})."
         f" {moved.present:,} were moved before."
     ]
     if moved.unknown:
@@ -282,21 +280,21 @@ def move_bundles(
         raise typer.Exit(ExitCode.UNSUCCESSFUL)
 
 
-async def _reseal(connection: Connection, settings: Settings, *, try_only: bool = False) -> int:
-    cipher = SecretCipher(settings.webhook, settings.data_dir)
+async def _reencrypt(connection: Connection, settings: Settings, *, try_only: bool = False) -> int:
+    cipher = SecretCipher(settings.encryption, settings.data_dir)
     async with connection.transaction(force_rollback=try_only):
-        resealed = await webhooks.reseal_webhooks(connection, cipher)
-        return resealed + await credentials.reseal_credentials(connection, cipher)
+        reencrypted = await webhooks.reencrypt_webhooks(connection, cipher)
+        return reencrypted + await credentials.reencrypt_credentials(connection, cipher)
 
 
 async def _missing_keys(connection: Connection, settings: Settings) -> str | None:
     """What is missing to decrypt the stored secrets, and where it belongs."""
     try:
-        await _reseal(connection, settings, try_only=True)
+        await _reencrypt(connection, settings, try_only=True)
     except ServiceError as error:
-        if settings.webhook.sealing_keys is not None:
-            return f"{error} Add it to QUARTERDECK_WEBHOOK_SEALING_KEYS."
-        return f"{error} Copy {KEY_FILE} to {settings.data_dir} or set QUARTERDECK_WEBHOOK_SEALING_KEYS."
+        if settings.encryption.keys is not None:
+            return f"{error} Add it to QUARTERDECK_ENCRYPTION_KEYS."
+        return f"{error} Copy {KEY_FILE} to {settings.data_dir} or set QUARTERDECK_ENCRYPTION_KEYS."
     return None
 
 

@@ -20,14 +20,14 @@ from quarterdeck.cli.chat_session import ChatSession, open_client, run_until_fir
 from quarterdeck.cli.chat_terminal import ChatTerminal
 from quarterdeck.cli.chat_view import plain_text, queue_text
 from quarterdeck.cli.connection import ConnectionInfo, client_for, connect
-from quarterdeck.cli.conversation import Block, CancelRun, Kind, Quit, Stage, input_blocks
+from quarterdeck.cli.conversation import Block, BlockKind, CancelRun, Quit, Stage, input_blocks
 from quarterdeck.cli.errors import CliError
 from quarterdeck.cli.options import SESSION_HELP, AgentOption, Profile, argument, line, option
 from quarterdeck.client import AsyncClient
 from quarterdeck.client.models import AgentReference, EventType
 from quarterdeck.core.text_types import storable
 
-_STDOUT_KINDS = (Kind.INPUT, Kind.ANSWER, Kind.TOOL, Kind.OUTPUT, Kind.DIFF)
+_STDOUT_KINDS = (BlockKind.INPUT, BlockKind.ANSWER, BlockKind.TOOL, BlockKind.OUTPUT, BlockKind.DIFF)
 
 
 class ChatPipe:
@@ -63,7 +63,7 @@ class ChatPipe:
             case Quit():
                 self._quit.set()
             case stay if chat.conversation.unsent:
-                self.show([Block(Kind.WARNING, stay.reason)])
+                self.show([Block(BlockKind.WARNING, stay.reason)])
             case _:
                 # Nobody is typing a message that could be lost.
                 self._quit.set()
@@ -123,10 +123,10 @@ async def _chat(
             session_id = (await client.create_session(title=title, agent=agent or UNSET, model=given)).id
             session = ChatSession(client, session_id, screen.show)
             session.was_reached = True
-            screen.show([Block(Kind.NOTE, f"New session. Resume with: qd chat {session_id}")])
+            screen.show([Block(BlockKind.NOTE, f"New session. Resume with: qd chat {session_id}")])
         else:
             session = await _resume(client, session_id, screen)
-        screen.show([Block(Kind.NOTE, "Type /help for help.")] if isinstance(screen, ChatTerminal) else [])
+        screen.show([Block(BlockKind.NOTE, "Type /help for help.")] if isinstance(screen, ChatTerminal) else [])
         try:
             has_succeeded = await screen.run(session)
         finally:
@@ -138,7 +138,7 @@ async def _chat(
 async def _resume(client: AsyncClient, session_id: UUID, screen: Screen) -> ChatSession:
     session = ChatSession(client, session_id, screen.show)
     blocks, has_more = await session.catch_up(_BLOCKS_SHOWN)
-    earlier = [Block(Kind.NOTE, f"Earlier messages: qd watch {session_id}")] if has_more else []
+    earlier = [Block(BlockKind.NOTE, f"Earlier messages: qd watch {session_id}")] if has_more else []
     screen.show([*earlier, *blocks, *session.conversation.waiting_blocks()])
     return session
 
@@ -149,12 +149,12 @@ def _closing_blocks(session: ChatSession) -> list[Block]:
     for one in session.conversation.queued:
         blocks += input_blocks(one)
         if one.stage is Stage.SENDING:
-            blocks.append(Block(Kind.WARNING, "Not confirmed by the server"))
+            blocks.append(Block(BlockKind.WARNING, "Not confirmed by the server"))
         else:
-            blocks.append(Block(Kind.NOTE, queue_text(one)))
+            blocks.append(Block(BlockKind.NOTE, queue_text(one)))
     if session.conversation.active_run is not None:
-        blocks.append(Block(Kind.NOTE, "The run continues on the server."))
-    return [*blocks, Block(Kind.NOTE, f"Resume with: qd chat {session.session_id}")]
+        blocks.append(Block(BlockKind.NOTE, "The run continues on the server."))
+    return [*blocks, Block(BlockKind.NOTE, f"Resume with: qd chat {session.session_id}")]
 
 
 def _is_terminal() -> bool:

@@ -53,7 +53,7 @@ class OpenActions:
         self._sending.discard(action_id)
 
 
-class Field(StrEnum):
+class AnswerField(StrEnum):
     """What the user types for an answer. The values are shown before the cursor."""
 
     DENIAL = "message"
@@ -75,60 +75,60 @@ class Choice(Struct, frozen=True):
     label: str
     # None: the user types `field` first.
     answer: dict[str, Any] | None = None
-    field: Field | None = None
+    field: AnswerField | None = None
 
 
-_INPUT = Choice("m", "write a message", field=Field.INPUT)
+_INPUT = Choice("m", "write a message", field=AnswerField.INPUT)
 CHOICES: dict[str, tuple[Choice, ...]] = {
     ActionKind.APPROVAL: (
         Choice("a", "allow", {"decision": Decision.ALLOW}),
-        Choice("d", "deny", field=Field.DENIAL),
-        Choice("e", "edit arguments", field=Field.ARGUMENTS),
+        Choice("d", "deny", field=AnswerField.DENIAL),
+        Choice("e", "edit arguments", field=AnswerField.ARGUMENTS),
         Choice("s", "allow for this session", {"decision": Decision.ALLOW, "remember": "session"}),
         _INPUT,
     ),
     ActionKind.TOOL_RESULT: (
-        Choice("r", "type the result", field=Field.RESULT),
-        Choice("x", "type an error", field=Field.ERROR),
+        Choice("r", "type the result", field=AnswerField.RESULT),
+        Choice("x", "type an error", field=AnswerField.ERROR),
         _INPUT,
     ),
     ActionKind.UNKNOWN_OUTCOME: (
-        Choice("t", "try again", field=Field.RETRY),
-        Choice("o", "it was done", field=Field.DONE),
-        Choice("f", "it failed", field=Field.FAILED),
+        Choice("t", "try again", field=AnswerField.RETRY),
+        Choice("o", "it was done", field=AnswerField.DONE),
+        Choice("f", "it failed", field=AnswerField.FAILED),
         _INPUT,
     ),
     ActionKind.BUDGET: (
-        Choice("r", "raise the limit", field=Field.LIMIT),
+        Choice("r", "raise the limit", field=AnswerField.LIMIT),
         Choice("s", "stop the run", {"decision": Decision.STOP}),
         _INPUT,
     ),
 }
 _HINTS = {
-    Field.DENIAL: "Message to the model, or nothing. Enter denies, Esc goes back.",
-    Field.ARGUMENTS: "Arguments as JSON. Enter allows the call with them, Esc goes back.",
-    Field.RESULT: "Result of the tool: JSON, or text if it is not valid JSON. Enter sends it, Esc goes back.",
-    Field.ERROR: "Why the tool failed. Enter sends it, Esc goes back.",
-    Field.DONE: "Result of the tool, or nothing. Enter marks the call as done, Esc goes back.",
-    Field.FAILED: "Why the tool failed, or nothing. Enter marks the call as failed, Esc goes back.",
-    Field.RETRY: "Enter carries out the call a second time, Esc goes back.",
-    Field.INPUT: "Message to the agent. Enter sends it, Esc goes back.",
+    AnswerField.DENIAL: "Message to the model, or nothing. Enter denies, Esc goes back.",
+    AnswerField.ARGUMENTS: "Arguments as JSON. Enter allows the call with them, Esc goes back.",
+    AnswerField.RESULT: "Result of the tool: JSON, or text if it is not valid JSON. Enter sends it, Esc goes back.",
+    AnswerField.ERROR: "Why the tool failed. Enter sends it, Esc goes back.",
+    AnswerField.DONE: "Result of the tool, or nothing. Enter marks the call as done, Esc goes back.",
+    AnswerField.FAILED: "Why the tool failed, or nothing. Enter marks the call as failed, Esc goes back.",
+    AnswerField.RETRY: "Enter carries out the call a second time, Esc goes back.",
+    AnswerField.INPUT: "Message to the agent. Enter sends it, Esc goes back.",
 }
 
 
-def hint(data: Data, field: Field | None) -> str:
+def hint(data: Data, field: AnswerField | None) -> str:
     """The keys that answer this action, or what the user types now."""
     reached = data.get("reached") or {}
     if field is None:
         choices = CHOICES.get(data.get("kind", ""), ())
         return " · ".join(f"{choice.key} {_label(choice, reached)}" for choice in choices)
-    if field is Field.LIMIT:
+    if field is AnswerField.LIMIT:
         return f"New limit {raised_scope(reached)}, in {limit_unit(reached)}. Enter raises it, Esc goes back."
     return _HINTS[field]
 
 
 def _label(choice: Choice, reached: Data) -> str:
-    return f"{choice.label} {raised_scope(reached)}" if choice.field is Field.LIMIT else choice.label
+    return f"{choice.label} {raised_scope(reached)}" if choice.field is AnswerField.LIMIT else choice.label
 
 
 class InvalidAnswer(Exception):
@@ -140,11 +140,11 @@ class AnswerPrompt:
 
     def __init__(self, actions: OpenActions) -> None:
         self._actions = actions
-        self._field: Field | None = None
+        self._field: AnswerField | None = None
         self._action_id: str | None = None
 
     @property
-    def field(self) -> Field | None:
+    def field(self) -> AnswerField | None:
         """None: the user chooses a key, or no action is open."""
         return None if self.is_stale else self._field
 
@@ -169,7 +169,7 @@ class AnswerPrompt:
 
     def initial_text(self) -> str:
         """What the user edits."""
-        if self._field is not Field.ARGUMENTS or self._actions.current is None:
+        if self._field is not AnswerField.ARGUMENTS or self._actions.current is None:
             return ""
         return json_text(self._actions.current.get("arguments") or {}, indent=2)
 
@@ -178,22 +178,22 @@ class AnswerPrompt:
         current = self._actions.current
         assert current is not None, "an answer is typed for an open action"
         match self._field:
-            case Field.DENIAL:
+            case AnswerField.DENIAL:
                 return {"decision": Decision.DENY} | ({"message": text} if text.strip() else {})
-            case Field.ARGUMENTS:
+            case AnswerField.ARGUMENTS:
                 arguments = _arguments(text)
                 is_changed = arguments != (current.get("arguments") or {})
                 return {"decision": Decision.ALLOW} | ({"arguments": arguments} if is_changed else {})
-            case Field.LIMIT:
+            case AnswerField.LIMIT:
                 return {"decision": Decision.RAISE} | _limit(text, current.get("reached") or {})
-            case Field.DONE | Field.FAILED as field:
-                decision = Decision.DONE if field is Field.DONE else Decision.FAILED
+            case AnswerField.DONE | AnswerField.FAILED as field:
+                decision = Decision.DONE if field is AnswerField.DONE else Decision.FAILED
                 return {"decision": decision} | (_result(text) if text.strip() else {})
-            case Field.RETRY:
+            case AnswerField.RETRY:
                 if text.strip():
                     raise InvalidAnswer("Enter without a text carries out the call again. Esc goes back.")
                 return {"decision": Decision.RETRY}
-            case Field.ERROR:
+            case AnswerField.ERROR:
                 return _result(text) | {"is_error": True}
             case _:
                 return _result(text)

@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 from msgspec import UNSET
 
 from quarterdeck.cli.connection import ConnectionInfo
-from quarterdeck.cli.conversation import Attached, Block, Conversation, Kind
+from quarterdeck.cli.conversation import Attached, Block, BlockKind, Conversation
 from quarterdeck.client import (
     ApiError,
     AsyncClient,
@@ -78,7 +78,7 @@ class ChatSession:
         async def read() -> None:
             nonlocal total
             async for item in self._client.events(self.session_id, after=self.conversation.position, follow=False):
-                found = [block for block in self._handle(item) if block.kind is not Kind.PROGRESS]
+                found = [block for block in self._handle(item) if block.kind is not BlockKind.PROGRESS]
                 blocks.extend(found)
                 total += len(found)
 
@@ -114,7 +114,7 @@ class ChatSession:
         for."""
         if not self._is_polling:
             self._is_polling = True
-            self._show([Block(Kind.WARNING, f"No live updates. {error.message}")])
+            self._show([Block(BlockKind.WARNING, f"No live updates. {error.message}")])
         await asyncio.sleep((error.retry_after or 0.0) + _pause_seconds(1))
         self._show((await self.catch_up(_POLL_BLOCKS))[0])
 
@@ -162,9 +162,9 @@ class ChatSession:
         try:
             found = await self._retry(lambda: self._client.upload(file, progress=progress, idempotency_key=key))
         except QuarterdeckError as error:
-            self._show([Block(Kind.WARNING, f"{file.name} was not attached: {error.message}")])
+            self._show([Block(BlockKind.WARNING, f"{file.name} was not attached: {error.message}")])
         except OSError as error:
-            self._show([Block(Kind.WARNING, f"{file}: {error.strerror}")])
+            self._show([Block(BlockKind.WARNING, f"{file}: {error.strerror}")])
         else:
             self.conversation.attachments[found.id] = Attached(found.name, found.bytes)
         finally:
@@ -208,7 +208,7 @@ class ChatSession:
             self._show(self.conversation.accepted(number, accepted.outcome, accepted.run_id))
 
     def cancel(self, run_id: UUID) -> None:
-        self._show([Block(Kind.NOTE, "Cancelling the run. Press Ctrl-C again to quit.")])
+        self._show([Block(BlockKind.NOTE, "Cancelling the run. Press Ctrl-C again to quit.")])
         self._start(self._cancel(run_id))
 
     def resolve(self, action_id: str, answer: dict[str, Any]) -> None:
@@ -221,10 +221,10 @@ class ChatSession:
         try:
             await self._retry(lambda: self._client.resolve_action(action_id, **answer, idempotency_key=key))
         except Conflict as error:
-            self._show([Block(Kind.WARNING, f"Your answer came too late: {error.message}")])
+            self._show([Block(BlockKind.WARNING, f"Your answer came too late: {error.message}")])
         except QuarterdeckError as error:
             self.conversation.actions.not_sent(action_id)
-            self._show([Block(Kind.WARNING, f"The answer was not accepted: {error.message}")])
+            self._show([Block(BlockKind.WARNING, f"The answer was not accepted: {error.message}")])
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -236,7 +236,7 @@ class ChatSession:
         try:
             await self._retry(lambda: self._client.cancel_run(run_id))
         except QuarterdeckError as error:
-            self._show([Block(Kind.WARNING, f"Could not cancel the run: {error.message}")])
+            self._show([Block(BlockKind.WARNING, f"Could not cancel the run: {error.message}")])
 
     async def close(self) -> list[Block]:
         """Waits for inputs and cancellations that are being sent. Returns what the log says about them."""

@@ -21,10 +21,10 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.renderer import print_formatted_text
 
-from quarterdeck.cli.chat_actions import AnswerPrompt, Field, InvalidAnswer
+from quarterdeck.cli.chat_actions import AnswerField, AnswerPrompt, InvalidAnswer
 from quarterdeck.cli.chat_session import ChatSession, run_until_first
 from quarterdeck.cli.chat_view import STYLE, Fragments, block_lines, live_lines
-from quarterdeck.cli.conversation import Block, CancelRun, Kind, Quit
+from quarterdeck.cli.conversation import Block, BlockKind, CancelRun, Quit
 from quarterdeck.client.models import Delivery
 from quarterdeck.core.text_types import storable
 
@@ -109,7 +109,7 @@ class ChatTerminal:
         if self._answer is not None and self._answer.is_stale:
             # Somebody else has answered, or the run was cancelled.
             self._leave_field()
-        self._to_print.extend(block for block in blocks if block.kind is not Kind.PROGRESS)
+        self._to_print.extend(block for block in blocks if block.kind is not BlockKind.PROGRESS)
         if self._to_print:
             self._has_blocks.set()
         else:
@@ -171,7 +171,7 @@ class ChatTerminal:
                 case Quit():
                     event.app.exit()
                 case stay:
-                    self.show([Block(Kind.WARNING, stay.reason)])
+                    self.show([Block(BlockKind.WARNING, stay.reason)])
 
         @keys.add("c-d", filter=is_empty)
         def end_of_file(event: KeyPressEvent) -> None:
@@ -181,7 +181,7 @@ class ChatTerminal:
         def enter(event: KeyPressEvent) -> None:
             buffer = event.current_buffer
             text = storable(buffer.text)
-            if self.answer.field not in (None, Field.INPUT):
+            if self.answer.field not in (None, AnswerField.INPUT):
                 self._typed_answer(text)
             elif text.strip() and not self._must_wait(text):
                 self.answer.back()
@@ -222,7 +222,7 @@ class ChatTerminal:
             return
         buffer = self._prompt.default_buffer
         buffer.text = self.answer.initial_text()
-        if choice.field is Field.ARGUMENTS and (os.environ.get("VISUAL") or os.environ.get("EDITOR")):
+        if choice.field is AnswerField.ARGUMENTS and (os.environ.get("VISUAL") or os.environ.get("EDITOR")):
             edited = buffer.open_in_editor()
             edited.add_done_callback(lambda _: self._leave_field() if self.answer.field is None else None)
 
@@ -233,7 +233,7 @@ class ChatTerminal:
         try:
             answer = self.answer.typed(text)
         except InvalidAnswer as error:
-            self.show([Block(Kind.WARNING, str(error))])
+            self.show([Block(BlockKind.WARNING, str(error))])
             return
         self._leave_field()
         self.chat.resolve(str(current["action_id"]), answer)
@@ -243,7 +243,7 @@ class ChatTerminal:
         is_command = text.startswith("/") and not text.startswith(("/queue", "/interrupt"))
         if is_command or not self.chat.conversation.uploads:
             return False
-        self.show([Block(Kind.WARNING, "A file is being uploaded. Send the message when that is done.")])
+        self.show([Block(BlockKind.WARNING, "A file is being uploaded. Send the message when that is done.")])
         return True
 
     def _leave_field(self) -> None:
@@ -255,20 +255,20 @@ class ChatTerminal:
             case "/quit":
                 quit_app()
             case "/help":
-                self.show([Block(Kind.NOTE, HELP)])
+                self.show([Block(BlockKind.NOTE, HELP)])
             case "/cancel":
                 run_id = self.chat.conversation.active_run
                 if run_id is None:
-                    self.show([Block(Kind.NOTE, "No active run.")])
+                    self.show([Block(BlockKind.NOTE, "No active run.")])
                 else:
                     self.chat.cancel(run_id)
             case "/attach" | "/queue" | "/interrupt" as command:
                 missing = "file" if command == "/attach" else "message"
-                self.show([Block(Kind.WARNING, f"Type the {missing} after {command}.")])
+                self.show([Block(BlockKind.WARNING, f"Type the {missing} after {command}.")])
             case "/detach":
                 self.chat.detach()
             case word if word.startswith("/") and word[1:].isalpha():
-                self.show([Block(Kind.WARNING, f"Unknown command: {word}. Type /help for help.")])
+                self.show([Block(BlockKind.WARNING, f"Unknown command: {word}. Type /help for help.")])
             case command if command.startswith((ATTACH, "/queue ", "/interrupt ")):
                 self._entered_with_text(*command.split(" ", 1))
             case _:

@@ -12,8 +12,8 @@ from prompt_toolkit.styles import Style
 from prompt_toolkit.utils import get_cwidth
 
 from quarterdeck.cli.action_text import required
-from quarterdeck.cli.chat_actions import Field, hint
-from quarterdeck.cli.conversation import Block, Conversation, Kind, LiveText, QueuedInput, Stage
+from quarterdeck.cli.chat_actions import AnswerField, hint
+from quarterdeck.cli.conversation import Block, BlockKind, Conversation, LiveText, QueuedInput, Stage
 from quarterdeck.cli.output import DIFF_STYLES, LINE_BREAK, SEQUENCE, UNSAFE, cut
 
 # Output of tools in the terminal: colours of programs are kept, all other escape sequences are removed, and diffs are
@@ -129,22 +129,22 @@ def _fitting(text: str, start: int, columns: int) -> int:
 def block_lines(block: Block, columns: int) -> Iterator[Fragments]:
     columns = max(_MIN_COLUMNS, columns)
     match block.kind:
-        case Kind.INPUT:
+        case BlockKind.INPUT:
             yield []
             for index, line in enumerate(wrap(cut(sanitized(block.text)), columns - 2)):
                 yield [("class:marker", "› " if index == 0 else "  "), ("class:input", line)]
-        case Kind.ANSWER:
+        case BlockKind.ANSWER:
             yield []
             for line in wrap(cut(sanitized(block.text).strip("\n")), columns):
                 yield [("", line)]
-        case Kind.TOOL:
+        case BlockKind.TOOL:
             yield [("class:quiet", "  ⚙ " + one_line(block.text, columns - 4))]
-        case Kind.OUTPUT:
+        case BlockKind.OUTPUT:
             yield from _output_lines(coloured(cut(block.text)), columns, _OUTPUT_ROWS)
-        case Kind.DIFF:
+        case BlockKind.DIFF:
             yield from _output_lines(coloured_diff(cut(block.text)), columns, _DIFF_ROWS)
         case _:
-            style = "class:warning" if block.kind is Kind.WARNING else "class:quiet"
+            style = "class:warning" if block.kind is BlockKind.WARNING else "class:quiet"
             for line in wrap(cut(sanitized(block.text)), columns - 2):
                 yield [(style, f"  {line}")]
 
@@ -183,15 +183,15 @@ def plain_text(block: Block) -> str:
     """For a file or another program, without wrapping."""
     text = sanitized(block.text)
     match block.kind:
-        case Kind.INPUT:
+        case BlockKind.INPUT:
             return "\n> " + text.replace("\n", "\n  ")
-        case Kind.ANSWER:
+        case BlockKind.ANSWER:
             return "\n" + text.strip("\n")
-        case Kind.TOOL:
+        case BlockKind.TOOL:
             return "  * " + " ".join(text.split())
-        case Kind.OUTPUT | Kind.DIFF:
+        case BlockKind.OUTPUT | BlockKind.DIFF:
             return "    " + without_colours(block.text).strip("\n").replace("\n", "\n    ")
-        case Kind.PROGRESS:
+        case BlockKind.PROGRESS:
             # Repeats an input, which is printed in full when the agent reads it.
             return "  " + one_line(block.text, _PROGRESS_COLUMNS)
         case _:
@@ -213,7 +213,9 @@ def queue_text(one: QueuedInput) -> str:
             return "Queued behind the current run"
 
 
-def live_lines(conversation: Conversation, columns: int, rows: int, field: Field | None = None) -> list[Fragments]:
+def live_lines(
+    conversation: Conversation, columns: int, rows: int, field: AnswerField | None = None
+) -> list[Fragments]:
     """The part of the screen between the finished text and the input line, at most `rows` rows high. `field` is what
     the user types for an action."""
     columns = max(_MIN_COLUMNS, columns)
@@ -251,7 +253,7 @@ def _attachment_lines(conversation: Conversation, columns: int) -> list[Fragment
     return [[("class:quiet", one_line(text, columns))] for text in found[:_MAX_QUEUED_SHOWN]]
 
 
-def _action_lines(conversation: Conversation, columns: int, rows: int, field: Field | None) -> list[Fragments]:
+def _action_lines(conversation: Conversation, columns: int, rows: int, field: AnswerField | None) -> list[Fragments]:
     """The action to be answered next, with its keys."""
     data = conversation.actions.current
     if data is None:

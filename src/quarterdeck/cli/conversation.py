@@ -19,7 +19,7 @@ from quarterdeck.client.models import Delivery, Delta, Event, EventType, ModelRe
 _LIVE_END_CHARACTERS = 64 * 1024
 
 
-class Kind(StrEnum):
+class BlockKind(StrEnum):
     INPUT = "input"
     ANSWER = "answer"
     TOOL = "tool"
@@ -33,7 +33,7 @@ class Kind(StrEnum):
 
 
 class Block(Struct, frozen=True):
-    kind: Kind
+    kind: BlockKind
     text: str
 
 
@@ -193,7 +193,7 @@ class Conversation:
             EventType.ACTION_RESOLVED: self._action_resolved,
             EventType.NOTE: self._note,
             EventType.MCP_UNAVAILABLE: self._mcp_unavailable,
-            EventType.SETTINGS_IGNORED: lambda event: [Block(Kind.WARNING, ignored_text(event.data))],
+            EventType.SETTINGS_IGNORED: lambda event: [Block(BlockKind.WARNING, ignored_text(event.data))],
             EventType.CONTEXT_TRIMMED: self._context_trimmed,
             EventType.CONTEXT_COMPACTED: self._context_compacted,
             EventType.RUN_SUCCEEDED: self._run_succeeded,
@@ -232,7 +232,7 @@ class Conversation:
         if found is None or found.stage is not Stage.SENDING:
             return []
         found.run_id = run_id
-        return self._set_stage(found, self._place(run_id, found.delivery, steered=outcome is Outcome.STEERED))
+        return self._set_stage(found, self._accept(run_id, found.delivery, steered=outcome is Outcome.STEERED))
 
     def rejected(self, number: int, reason: str) -> list[Block]:
         found = self._by_number(number)
@@ -240,7 +240,7 @@ class Conversation:
             return []
         self.queued.remove(found)
         self._unlogged.remove(found)
-        return [*input_blocks(found), Block(Kind.WARNING, f"Not accepted: {reason}")]
+        return [*input_blocks(found), Block(BlockKind.WARNING, f"Not accepted: {reason}")]
 
     def interrupted(self, now: float) -> CancelRun | Stay | Quit:
         """Ctrl-C. `now` is the monotonic clock in seconds."""
@@ -262,11 +262,11 @@ class Conversation:
 
     def connection_lost(self, reason: str) -> list[Block]:
         self.is_connected = False
-        return [Block(Kind.WARNING, f"Connection lost. Reconnecting… {reason}")]
+        return [Block(BlockKind.WARNING, f"Connection lost. Reconnecting… {reason}")]
 
     def reconnected(self) -> list[Block]:
         self.is_connected = True
-        return [Block(Kind.NOTE, "Reconnected.")]
+        return [Block(BlockKind.NOTE, "Reconnected.")]
 
     def stream_started(self) -> None:
         """Live text that was sent before a new stream is missing."""
@@ -293,7 +293,7 @@ class Conversation:
         if retry.run_id != self.active_run:
             return []
         self._clear_live_text()
-        return [Block(Kind.NOTE, retry_text(retry))]
+        return [Block(BlockKind.NOTE, retry_text(retry))]
 
     def event(self, event: Event) -> list[Block]:
         if event.id <= self.position:
@@ -313,10 +313,10 @@ class Conversation:
         found.input_id = event.data.get("input_id")
         found.attachments = attached(event.data)
         found.run_id = event.run_id
-        stage = self._place(event.run_id, event.data.get("delivery"), steered=event.run_id == self.active_run)
+        stage = self._accept(event.run_id, event.data.get("delivery"), steered=event.run_id == self.active_run)
         return self._set_stage(found, stage) if found.stage is Stage.SENDING else []
 
-    def _place(self, run_id: UUID | None, delivery: str | None, *, steered: bool) -> Stage:
+    def _accept(self, run_id: UUID | None, delivery: str | None, *, steered: bool) -> Stage:
         """An input was accepted for this run, which becomes the active one or waits for its end."""
         waits = self.active_run not in (None, run_id) or bool(self._pending_runs)
         if run_id is not None and delivery == Delivery.QUEUE and waits:
@@ -339,14 +339,14 @@ class Conversation:
         step = event.data.get("step")
         read = "Read" if step is None else f"Read at step {step}"
         origin = "Sent from another client · " if found.from_another_client else ""
-        return [*input_blocks(found), Block(Kind.NOTE, f"{origin}{found.stage} · {read}")]
+        return [*input_blocks(found), Block(BlockKind.NOTE, f"{origin}{found.stage} · {read}")]
 
     def _input_discarded(self, event: Event) -> list[Block]:
         found = self._by_input_id(event)
         if found is None:
             return []
         self.queued.remove(found)
-        return [*input_blocks(found), Block(Kind.WARNING, f"Discarded: {event.data.get('reason', '')}")]
+        return [*input_blocks(found), Block(BlockKind.WARNING, f"Discarded: {event.data.get('reason', '')}")]
 
     def _run_started(self, event: Event) -> list[Block]:
         self.active_run = event.run_id
@@ -362,14 +362,14 @@ class Conversation:
     def _run_requeued(self, event: Event) -> list[Block]:
         # The next worker asks the model again.
         self._clear_live_text()
-        return [Block(Kind.NOTE, f"The run moved to another worker: {event.data.get('reason', '')}")]
+        return [Block(BlockKind.NOTE, f"The run moved to another worker: {event.data.get('reason', '')}")]
 
     def _message(self, event: Event) -> list[Block]:
         self._clear_live_text()
         self.active_run = event.run_id
         text, cut_off = str(event.data.get("text", "")), cut_off_text(event.data)
-        answer = [Block(Kind.ANSWER, text)] if text.strip() else []
-        return [*answer, *([Block(Kind.WARNING, cut_off)] if cut_off else [])]
+        answer = [Block(BlockKind.ANSWER, text)] if text.strip() else []
+        return [*answer, *([Block(BlockKind.WARNING, cut_off)] if cut_off else [])]
 
     def _tool_call(self, event: Event) -> list[Block]:
         call = call_line(str(event.data.get("name", "")), event.data.get("arguments"))
@@ -381,10 +381,10 @@ class Conversation:
         call, text = self._calls.pop(call_id, tool), str(event.data.get("text", ""))
         self.live_output.pop(call_id, None)
         if tool == "bash":
-            return [Block(Kind.TOOL, call), Block(Kind.OUTPUT, text)]
+            return [Block(BlockKind.TOOL, call), Block(BlockKind.OUTPUT, text)]
         if is_diff(tool, text):
-            return [Block(Kind.TOOL, call), Block(Kind.DIFF, text)]
-        return [Block(Kind.TOOL, f"{call} → {text}"), *_image_blocks(event.data)]
+            return [Block(BlockKind.TOOL, call), Block(BlockKind.DIFF, text)]
+        return [Block(BlockKind.TOOL, f"{call} → {text}"), *_image_blocks(event.data)]
 
     def _action_required(self, event: Event) -> list[Block]:
         self.active_run = event.run_id
@@ -396,10 +396,10 @@ class Conversation:
 
     def _action_resolved(self, event: Event) -> list[Block]:
         data = self.actions.remove(event.data)
-        return [Block(Kind.NOTE, f"{short(required(data or event.data))} → {answered(event.data)}")]
+        return [Block(BlockKind.NOTE, f"{short(required(data or event.data))} → {answered(event.data)}")]
 
     def _note(self, event: Event) -> list[Block]:
-        return [Block(Kind.NOTE, f"Note: {event.data.get('text', '')}")]
+        return [Block(BlockKind.NOTE, f"Note: {event.data.get('text', '')}")]
 
     def _context_trimmed(self, event: Event) -> list[Block]:
         dropped, cut = event.data.get("dropped_turns", 0), event.data.get("cut_turns", 0)
@@ -409,44 +409,44 @@ class Conversation:
             else []
         )
         notes += [f"{count_text(cut, 'text')} cut to fit in the model's context."] if cut else []
-        return [Block(Kind.NOTE, " ".join(notes))]
+        return [Block(BlockKind.NOTE, " ".join(notes))]
 
     def _context_compacted(self, event: Event) -> list[Block]:
         dropped = count_text(event.data.get("dropped_turns", 0), "earlier turn")
-        return [Block(Kind.NOTE, f"{dropped} summarised to fit in the model's context.")]
+        return [Block(BlockKind.NOTE, f"{dropped} summarised to fit in the model's context.")]
 
     def _mcp_unavailable(self, event: Event) -> list[Block]:
         name, reason = event.data.get("name", ""), event.data.get("reason", "")
-        return [Block(Kind.WARNING, f"The tools of {name} are not available: {reason}")]
+        return [Block(BlockKind.WARNING, f"The tools of {name} are not available: {reason}")]
 
     def _run_succeeded(self, event: Event) -> list[Block]:
-        return [*self._end_run(event), Block(Kind.PROGRESS, "Completed.")]
+        return [*self._end_run(event), Block(BlockKind.PROGRESS, "Completed.")]
 
     def _run_failed(self, event: Event) -> list[Block]:
-        blocks = [*self._end_run(event), Block(Kind.WARNING, f"Run failed: {event.data.get('reason', '')}")]
+        blocks = [*self._end_run(event), Block(BlockKind.WARNING, f"Run failed: {event.data.get('reason', '')}")]
         if "next_run_id" in event.data:
             self.active_run = UUID(event.data["next_run_id"])
             moved = [one for one in self.queued if one.run_id == event.run_id]
             for one in moved:
                 one.run_id, one.stage = self.active_run, Stage.MOVED
-            blocks.append(Block(Kind.NOTE, f"{count_text(len(moved), 'message')} moved to the next run."))
+            blocks.append(Block(BlockKind.NOTE, f"{count_text(len(moved), 'message')} moved to the next run."))
         return blocks
 
     def _run_cancelled(self, event: Event) -> list[Block]:
         if event.run_id in self._pending_runs:
             self._pending_runs.remove(event.run_id)
-            return [Block(Kind.WARNING, "Pending run cancelled.")]
-        return [*self._end_run(event), Block(Kind.WARNING, "Run cancelled.")]
+            return [Block(BlockKind.WARNING, "Pending run cancelled.")]
+        return [*self._end_run(event), Block(BlockKind.WARNING, "Run cancelled.")]
 
     def _end_run(self, event: Event) -> list[Block]:
         """Unfinished text and tool calls are shown once more, because the log does not have them."""
         blocks: list[Block] = []
         for call_id, call in self._calls.items():
-            blocks.append(Block(Kind.TOOL, f"{call} → no result"))
+            blocks.append(Block(BlockKind.TOOL, f"{call} → no result"))
             if call_id in self.live_output:
-                blocks.append(Block(Kind.OUTPUT, str(self.live_output[call_id])))
+                blocks.append(Block(BlockKind.OUTPUT, str(self.live_output[call_id])))
         if (partial := str(self.live_text)).strip():
-            blocks += [Block(Kind.ANSWER, partial), Block(Kind.NOTE, "Stopped; partial text not saved")]
+            blocks += [Block(BlockKind.ANSWER, partial), Block(BlockKind.NOTE, "Stopped; partial text not saved")]
         self._clear_live_text()
         self._calls.clear()
         self.actions.clear()
@@ -462,7 +462,7 @@ class Conversation:
 
     def _set_stage(self, found: QueuedInput, stage: Stage) -> list[Block]:
         found.stage = stage
-        return [Block(Kind.PROGRESS, f"{stage}: {found.text}")]
+        return [Block(BlockKind.PROGRESS, f"{stage}: {found.text}")]
 
     def _by_number(self, number: int) -> QueuedInput | None:
         return next((one for one in self._unlogged if one.number == number), None)
@@ -475,7 +475,7 @@ class Conversation:
 def input_blocks(one: QueuedInput) -> list[Block]:
     """An input and its files."""
     files = ", ".join(map(str, one.attachments))
-    return [Block(Kind.INPUT, one.text), *([Block(Kind.NOTE, f"Attached: {files}")] if files else [])]
+    return [Block(BlockKind.INPUT, one.text), *([Block(BlockKind.NOTE, f"Attached: {files}")] if files else [])]
 
 
 def retry_text(retry: ModelRetry) -> str:
@@ -490,9 +490,14 @@ def attached(data: Mapping[str, Any]) -> list[Attached]:
 def _image_blocks(data: Mapping[str, Any]) -> list[Block]:
     """The images of a tool result, which a terminal cannot show."""
     images = [f"{one.get('media_type', '')} ({size(int(one.get('bytes', 0)))})" for one in data.get("images") or []]
-    return [Block(Kind.NOTE, f"{'Image' if len(images) == 1 else 'Images'}: {', '.join(images)}")] if images else []
+    return (
+        [Block(BlockKind.NOTE, f"{'Image' if len(images) == 1 else 'Images'}: {', '.join(images)}")] if images else []
+    )
 
 
 def _waiting_blocks(data: Mapping[str, Any]) -> list[Block]:
     """A terminal shows the action itself."""
-    return [Block(Kind.PROGRESS, required(data)), Block(Kind.PROGRESS, f"Answer with: {resolve_command(data)}")]
+    return [
+        Block(BlockKind.PROGRESS, required(data)),
+        Block(BlockKind.PROGRESS, f"Answer with: {resolve_command(data)}"),
+    ]

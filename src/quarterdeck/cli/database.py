@@ -1,4 +1,4 @@
-"""What the commands for operators do: settings with the options of the command line, backups, moves of contents. The
+"""What the commands for operators do: settings with the options of the command line, backups, moves of blobs. The
 database is used by URL, or with the embedded PostgreSQL of the data folder, which is started if needed.
 Migrations run as the owner, everything else as the application role."""
 
@@ -14,7 +14,7 @@ import msgspec
 from psycopg import AsyncConnection
 
 from quarterdeck.backups.backup_file import open_backup
-from quarterdeck.backups.model import BackupError, Manifest
+from quarterdeck.backups.model import BackupError, BackupManifest
 from quarterdeck.backups.restore_backup import Restore, check_backup
 from quarterdeck.backups.write_backup import write_backup
 from quarterdeck.blobs.blob_store import BlobStore, open_blob_store, open_fallback_store
@@ -140,7 +140,7 @@ def delete_expired_now(settings: Settings) -> Deleted:
         try:
             return await delete_expired(
                 database,
-                open_blob_store(settings.bundle.store_url, settings.data_dir, settings.bundle.fallback_store_url),
+                open_blob_store(settings.blob, settings.data_dir),
                 settings,
             )
         finally:
@@ -173,22 +173,22 @@ def pending_now(settings: Settings) -> list[str]:
         return pending_changes(url, AppRole(settings.database.role), settings.audit)
 
 
-def back_up(settings: Settings, file: Path, *, with_keys: bool) -> Manifest:
+def back_up(settings: Settings, file: Path, *, with_keys: bool) -> BackupManifest:
     # Keys in a setting are kept by whoever sets it.
-    with_keys = with_keys and settings.webhook.sealing_keys is None
+    with_keys = with_keys and settings.encryption.keys is None
     key_file = settings.data_dir / KEY_FILE if with_keys else None
     with _errors(), owner_url(settings) as url, progress_bar("Backing up") as progress:
-        bundles = open_blob_store(settings.bundle.store_url, settings.data_dir, settings.bundle.fallback_store_url)
-        return write_backup(url, file, bundles, key_file, progress)
+        blobs = open_blob_store(settings.blob, settings.data_dir)
+        return write_backup(url, file, blobs, key_file, progress)
 
 
-def restore(settings: Settings, file: Path) -> Manifest:
+def restore(settings: Settings, file: Path) -> BackupManifest:
     with _errors(), open_backup(file) as reader:
         with progress_bar("Checking") as progress:
             check_backup(reader, progress)
         with owner_url(settings, create=True) as url, progress_bar("Restoring") as progress:
-            bundles = open_blob_store(settings.bundle.store_url, settings.data_dir, settings.bundle.fallback_store_url)
-            restoring = Restore(reader, bundles, settings.data_dir / KEY_FILE, spool_folder(settings.data_dir))
+            blobs = open_blob_store(settings.blob, settings.data_dir)
+            restoring = Restore(reader, blobs, settings.data_dir / KEY_FILE, spool_folder(settings.data_dir))
             return restoring.run(url, app_role(settings), settings.audit, progress)
 
 
@@ -200,28 +200,27 @@ def _errors() -> Iterator[None]:
         raise CliError(str(error)) from error
 
 
-def move_bundles(settings: Settings, *, keep: bool, concurrency: int) -> Moved:
-    bundle = settings.bundle
-    if bundle.fallback_store_url is None:
+def move_blobs(settings: Settings, *, keep: bool, concurrency: int) -> Moved:
+    if settings.blob.fallback_store_url is None:
         raise CliError(
-            "Set QUARTERDECK_BUNDLE_FALLBACK_STORE_URL to the store to move from, for this command and the server."
+            "Set QUARTERDECK_BLOB_FALLBACK_STORE_URL to the store to move from, for this command and the server."
         )
-    new = open_blob_store(bundle.store_url, settings.data_dir)
-    old = open_fallback_store(bundle.fallback_store_url)
+    new = open_blob_store(settings.blob, settings.data_dir)
+    old = open_fallback_store(settings.blob.fallback_store_url)
     with migrated(settings) as url:
         try:
             return asyncio.run(_move(settings, url, old, new, keep=keep, concurrency=concurrency))
         except ServiceError as fault:
             reason = str(fault.__cause__ or fault.message).partition("\n")[0]
             raise CliError(
-                f"A bundle store or the database is unavailable. Run the command again to continue. {reason}"
+                f"A blob store or the database is unavailable. Run the command again to continue. {reason}"
             ) from fault
 
 
 async def _move(settings: Settings, url: str, old: BlobStore, new: BlobStore, *, keep: bool, concurrency: int) -> Moved:
     spool = spool_folder(settings.data_dir)
     if await are_same(new, old, spool):
-        raise CliError("QUARTERDECK_BUNDLE_STORE_URL and QUARTERDECK_BUNDLE_FALLBACK_STORE_URL name the same store.")
+        raise CliError("QUARTERDECK_BLOB_STORE_URL and QUARTERDECK_BLOB_FALLBACK_STORE_URL name the same store.")
     database = Database(url, settings.database)
     await database.open()
     try:

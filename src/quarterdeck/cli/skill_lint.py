@@ -51,8 +51,8 @@ class Finding(Struct, frozen=True):
     message: str
 
     def __str__(self) -> str:
-        place = self.file if self.line is None else f"{self.file}:{self.line}"
-        return f"{place}: {self.message}"
+        location = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{location}: {self.message}"
 
 
 class Report(Struct, frozen=True):
@@ -91,8 +91,8 @@ def _lint_folder(folder: Path, limits: BundleSettings) -> Report:
             elif (last := _finding(folder, found)) not in errors:
                 errors.append(last)
     except InvalidBundle as error:
-        place, _, reason = error.message.partition(": ")
-        return Report([Finding(place, None, reason)], [], None)
+        location, _, reason = error.message.partition(": ")
+        return Report([Finding(location, None, reason)], [], None)
     errors.sort(key=lambda error: (error.file, error.line or 0))
     return Report(errors, list(_warnings(folder, files, bundle)), None if errors else bundle)
 

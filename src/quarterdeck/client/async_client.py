@@ -14,9 +14,9 @@ from quarterdeck.client.requests import Id, IfMatch, id_text
 from quarterdeck.client.tool_calls import (
     ENDED_STATES,
     RUN_ENDS,
-    Answer,
     AsyncStop,
     Reconnects,
+    ToolAnswer,
     Tools,
     action_of,
     answer_after_refusal,
@@ -219,14 +219,14 @@ class _AsyncToolServer:
             await self._send(action, answer)
             self._calls.finish(action.id)
 
-    async def _answer(self, action: ActionBody) -> Answer:
+    async def _answer(self, action: ActionBody) -> ToolAnswer:
         tool = str(action.tool)
         try:
             return answer_with(tool, await async_call_function(self._tools[tool], action.arguments or {}))
         except Exception as error:
             return answer_for(tool, error)
 
-    async def _send(self, action: ActionBody, answer: Answer) -> None:
+    async def _send(self, action: ActionBody, answer: ToolAnswer) -> None:
         key = idempotency_key(action.id)
         try:
             try:
@@ -241,6 +241,6 @@ class _AsyncToolServer:
             if error.retry_after is not None:
                 raise
 
-    async def _resolve(self, action_id: UUID, answer: Answer, key: str) -> None:
+    async def _resolve(self, action_id: UUID, answer: ToolAnswer, key: str) -> None:
         resolve = self._client.resolve_action
         await resolve(action_id, result=answer.result, is_error=answer.is_error, idempotency_key=key)

@@ -140,10 +140,10 @@ class File(Struct, frozen=True):
 def bundle_files(folder: Path) -> Iterator[File]:
     """All files of the bundle, in no particular order."""
     root = Path(os.path.realpath(folder))
-    yield from _Walk(folder, root).folder(folder, b"", [], (_identity(root),))
+    yield from _FolderWalk(folder, root).folder(folder, b"", [], (_identity(root),))
 
 
-class _Walk:
+class _FolderWalk:
     def __init__(self, folder: Path, root: Path) -> None:
         self._folder = folder
         self._root = root

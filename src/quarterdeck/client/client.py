@@ -17,9 +17,9 @@ from quarterdeck.client.requests import Id, IfMatch, id_text
 from quarterdeck.client.tool_calls import (
     ENDED_STATES,
     RUN_ENDS,
-    Answer,
     Reconnects,
     Stop,
+    ToolAnswer,
     Tools,
     action_of,
     answer_after_refusal,
@@ -218,14 +218,14 @@ class _ToolServer:
             self._send(action, answer)
             self._calls.finish(action.id)
 
-    def _answer(self, action: ActionBody) -> Answer:
+    def _answer(self, action: ActionBody) -> ToolAnswer:
         tool = str(action.tool)
         try:
             return answer_with(tool, call_function(self._tools[tool], action.arguments or {}))
         except Exception as error:
             return answer_for(tool, error)
 
-    def _send(self, action: ActionBody, answer: Answer) -> None:
+    def _send(self, action: ActionBody, answer: ToolAnswer) -> None:
         key = idempotency_key(action.id)
         try:
             try:
@@ -240,6 +240,6 @@ class _ToolServer:
             if error.retry_after is not None:
                 raise
 
-    def _resolve(self, action_id: UUID, answer: Answer, key: str) -> None:
+    def _resolve(self, action_id: UUID, answer: ToolAnswer, key: str) -> None:
         resolve = self._client.resolve_action
         resolve(action_id, result=answer.result, is_error=answer.is_error, idempotency_key=key)

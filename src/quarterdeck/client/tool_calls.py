@@ -36,7 +36,7 @@ _HEALTHY_SECONDS = 30.0
 _STOP_POLL_SECONDS = 0.2
 
 
-class Answer(Struct, frozen=True):
+class ToolAnswer(Struct, frozen=True):
     result: Any
     is_error: bool = False
 
@@ -56,7 +56,7 @@ async def async_call_function(function: Callable[..., Any], arguments: dict[str,
     return await found if inspect.isawaitable(found) else found
 
 
-def answer_with(tool: str, result: object) -> Answer:
+def answer_with(tool: str, result: object) -> ToolAnswer:
     """The result of a function, if it is text or JSON. Dates, sets and the like are not converted: each program would
     expect another form."""
     import json
@@ -65,21 +65,21 @@ def answer_with(tool: str, result: object) -> Answer:
         json.dumps(result, allow_nan=False)
         msgspec.json.encode(result)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        return Answer(f"{tool} returned a value that is neither text nor JSON: {error}", is_error=True)
-    return Answer(result)
+        return ToolAnswer(f"{tool} returned a value that is neither text nor JSON: {error}", is_error=True)
+    return ToolAnswer(result)
 
 
-def answer_for(tool: str, error: Exception) -> Answer:
+def answer_for(tool: str, error: Exception) -> ToolAnswer:
     """The message of an exception. The traceback stays in this process, in its log."""
     import logging
 
     logging.getLogger(__name__).warning("The tool %s raised an exception.", tool, exc_info=error)
-    return Answer(str(error) or type(error).__name__, is_error=True)
+    return ToolAnswer(str(error) or type(error).__name__, is_error=True)
 
 
-def answer_after_refusal(tool: str, error: QuarterdeckError) -> Answer:
+def answer_after_refusal(tool: str, error: QuarterdeckError) -> ToolAnswer:
     """Told to the model instead of a result that the server does not accept, such as one that is too long."""
-    return Answer(f"The result of {tool} was not accepted: {error.message}", is_error=True)
+    return ToolAnswer(f"The result of {tool} was not accepted: {error.message}", is_error=True)
 
 
 def idempotency_key(action_id: UUID) -> str:
@@ -117,7 +117,7 @@ class ToolCalls:
         self._in_progress: set[UUID] = set()
         self._finished: set[UUID] = set()
         # Answers that could not be sent yet. The function is not called again for them.
-        self._unsent: dict[UUID, Answer] = {}
+        self._unsent: dict[UUID, ToolAnswer] = {}
 
     @contextmanager
     def taken(self, action_id: UUID) -> Iterator[bool]:
@@ -132,10 +132,10 @@ class ToolCalls:
             if is_ours:
                 self._in_progress.discard(action_id)
 
-    def unsent(self, action_id: UUID) -> Answer | None:
+    def unsent(self, action_id: UUID) -> ToolAnswer | None:
         return self._unsent.get(action_id)
 
-    def keep(self, action_id: UUID, answer: Answer) -> None:
+    def keep(self, action_id: UUID, answer: ToolAnswer) -> None:
         self._unsent[action_id] = answer
 
     def finish(self, action_id: UUID) -> None:

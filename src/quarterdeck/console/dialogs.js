@@ -24,14 +24,14 @@ export function formDialog({ title, fields, confirm, danger = false, act }) {
     let result = null;
     let isActing = false;
     const headingId = uniqueId("dialog");
-    const errorPlace = el("div", {});
+    const errorContainer = el("div", {});
     const submit = el("button", { type: "submit", class: danger ? "danger" : "primary" }, confirm);
     const form = el(
       "form",
       { on: { submit: onSubmit } },
       el("h2", { id: headingId }, title),
       fields,
-      errorPlace,
+      errorContainer,
       el("div", { class: "buttons" }, submit, el("button", { type: "button", on: { click: () => dialog.close() } }, "Cancel")),
     );
     const dialog = el("dialog", { "aria-labelledby": headingId, on: { close: onClose } }, form);
@@ -40,11 +40,11 @@ export function formDialog({ title, fields, confirm, danger = false, act }) {
       event.preventDefault();
       if (isActing) return;
       isActing = submit.disabled = true;
-      clearFormErrors(form, errorPlace);
+      clearFormErrors(form, errorContainer);
       try {
         result = (await act(new FormData(form))) ?? true;
       } catch (error) {
-        showFormError(form, errorPlace, error);
+        showFormError(form, errorContainer, error);
       }
       isActing = submit.disabled = false;
       if (!dialog.isConnected) resolve(result);

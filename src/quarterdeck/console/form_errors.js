@@ -3,11 +3,11 @@
 import { el, fill, uniqueId } from "./dom.js";
 import { errorBox } from "./notices.js";
 
-/** `place`: for errors that name no field. */
-export function showFormError(form, place, error) {
+/** `container`: for errors that name no field. */
+export function showFormError(form, container, error) {
   const control = namedControl(form, error.message);
   if (error.isRetryable || control === undefined) {
-    fill(place, errorBox(error));
+    fill(container, errorBox(error));
     return;
   }
   const text = error.message.replace(/^Invalid body: /, "").replace(/ - at `[^`]*`$/, "");
@@ -22,8 +22,8 @@ export function showFormError(form, place, error) {
   control.focus();
 }
 
-export function clearFormErrors(form, place) {
-  fill(place);
+export function clearFormErrors(form, container) {
+  fill(container);
   for (const node of form.querySelectorAll(".field-error")) node.remove();
   for (const control of form.querySelectorAll("[aria-invalid]")) {
     control.removeAttribute("aria-invalid");

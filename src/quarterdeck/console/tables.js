@@ -30,34 +30,34 @@ export function tableRow(columns, item, row = noAttributes) {
 
 /** The first page of a list, with a button that loads more. `empty()` is shown if the list has no items. */
 export function pagedTable({ caption, columns, path, query = {}, signal, empty, row = noAttributes }) {
-  const place = el("div", {}, loading(caption.toLowerCase()));
+  const container = el("div", {}, loading(caption.toLowerCase()));
   let body = null;
   let after = null;
 
   async function loadPage() {
-    const button = place.querySelector("button.more");
+    const button = container.querySelector("button.more");
     if (button) button.disabled = true;
     try {
       const page = await get(path, { limit: PAGE_SIZE, ...query, after }, signal);
-      if (body === null && page.items.length === 0) return fill(place, empty());
+      if (body === null && page.items.length === 0) return fill(container, empty());
       after = page.next_cursor;
       if (body === null) {
         const node = table(caption, columns, page.items, row);
         body = node.querySelector("tbody");
-        fill(place, node);
+        fill(container, node);
       } else {
         body.append(...page.items.map((item) => tableRow(columns, item, row)));
       }
       button?.remove();
-      if (after !== null) place.append(el("button", { class: "more", type: "button", on: { click: loadPage } }, "Show more"));
+      if (after !== null) container.append(el("button", { class: "more", type: "button", on: { click: loadPage } }, "Show more"));
     } catch (error) {
       if (signal.aborted) return;
       button?.remove();
-      place.append(errorBox(error, (event) => { event.target.closest(".error").remove(); loadPage(); }));
-      place.querySelector("[role=status]")?.remove();
+      container.append(errorBox(error, (event) => { event.target.closest(".error").remove(); loadPage(); }));
+      container.querySelector("[role=status]")?.remove();
     }
   }
 
   loadPage();
-  return place;
+  return container;
 }

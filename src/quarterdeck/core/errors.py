@@ -26,7 +26,7 @@ class ErrorCode(StrEnum):
     INTERNAL = "internal"
 
 
-class Kind(Enum):
+class ErrorKind(Enum):
     """One entry for each combination of error code, HTTP status and headers."""
 
     UNAUTHORIZED = ErrorCode.UNAUTHORIZED, "credential"
@@ -54,7 +54,7 @@ class Kind(Enum):
 
 
 class ServiceError(Exception):
-    def __init__(self, kind: Kind, message: str, wait_seconds: int | None = None) -> None:
+    def __init__(self, kind: ErrorKind, message: str, wait_seconds: int | None = None) -> None:
         """`wait_seconds` overrides the Retry-After of the kind."""
         super().__init__(message)
         self.kind = kind
@@ -65,53 +65,53 @@ class ServiceError(Exception):
 def unauthorized() -> ServiceError:
     """The same text for missing, malformed, unknown, revoked and expired credentials, to help no attacker."""
     return ServiceError(
-        Kind.UNAUTHORIZED, "Missing, invalid, expired or revoked credential. Send Authorization: Bearer <key>."
+        ErrorKind.UNAUTHORIZED, "Missing, invalid, expired or revoked credential. Send Authorization: Bearer <key>."
     )
 
 
 def forbidden(permission: str) -> ServiceError:
-    return ServiceError(Kind.FORBIDDEN, f"This credential lacks the permission {permission}.")
+    return ServiceError(ErrorKind.FORBIDDEN, f"This credential lacks the permission {permission}.")
 
 
 def exceeds_caller(reason: str) -> ServiceError:
-    return ServiceError(Kind.FORBIDDEN, reason)
+    return ServiceError(ErrorKind.FORBIDDEN, reason)
 
 
 def not_found(object_name: str) -> ServiceError:
-    return ServiceError(Kind.NOT_FOUND, f"No such {object_name}, or this credential cannot see it.")
+    return ServiceError(ErrorKind.NOT_FOUND, f"No such {object_name}, or this credential cannot see it.")
 
 
 def invalid(reason: str) -> ServiceError:
-    return ServiceError(Kind.INVALID, reason)
+    return ServiceError(ErrorKind.INVALID, reason)
 
 
 def too_large(limit_bytes: int) -> ServiceError:
-    return ServiceError(Kind.TOO_LARGE, f"The request body is too large. The limit is {limit_bytes} bytes.")
+    return ServiceError(ErrorKind.TOO_LARGE, f"The request body is too large. The limit is {limit_bytes} bytes.")
 
 
 def too_slow(reason: str) -> ServiceError:
-    return ServiceError(Kind.TOO_SLOW, reason)
+    return ServiceError(ErrorKind.TOO_SLOW, reason)
 
 
 def broken_body() -> ServiceError:
-    return ServiceError(Kind.BROKEN_BODY, "The request body is incomplete or has invalid framing.")
+    return ServiceError(ErrorKind.BROKEN_BODY, "The request body is incomplete or has invalid framing.")
 
 
 def malformed(reason: str) -> ServiceError:
     """The request cannot be parsed, so the start of the next request is unknown."""
-    return ServiceError(Kind.MALFORMED, reason)
+    return ServiceError(ErrorKind.MALFORMED, reason)
 
 
 def unknown_coding() -> ServiceError:
-    return ServiceError(Kind.MALFORMED, "Unsupported Transfer-Encoding. Use chunked, once.")
+    return ServiceError(ErrorKind.MALFORMED, "Unsupported Transfer-Encoding. Use chunked, once.")
 
 
 def unsatisfiable_range() -> ServiceError:
-    return ServiceError(Kind.UNSATISFIABLE_RANGE, "Range starts after the end of the content.")
+    return ServiceError(ErrorKind.UNSATISFIABLE_RANGE, "Range starts after the end of the content.")
 
 
 def conflict(reason: str) -> ServiceError:
-    return ServiceError(Kind.CONFLICT, reason)
+    return ServiceError(ErrorKind.CONFLICT, reason)
 
 
 def key_reused() -> ServiceError:
@@ -174,26 +174,27 @@ def action_cancelled() -> ServiceError:
 
 def precondition_failed() -> ServiceError:
     return ServiceError(
-        Kind.PRECONDITION, "This object has changed since you read it: If-Match does not match its ETag. Read it again."
+        ErrorKind.PRECONDITION,
+        "This object has changed since you read it: If-Match does not match its ETag. Read it again.",
     )
 
 
 def outdated(oldest: str) -> ServiceError:
     return ServiceError(
-        Kind.OUTDATED,
+        ErrorKind.OUTDATED,
         f"This client is too old. The server requires {oldest} or newer: pip install --upgrade quarterdeck.",
     )
 
 
 def too_many(limit_name: str, wait_seconds: int) -> ServiceError:
     return ServiceError(
-        Kind.TOO_MANY, f"Too many requests for this {limit_name}. Try again in {wait_seconds} s.", wait_seconds
+        ErrorKind.TOO_MANY, f"Too many requests for this {limit_name}. Try again in {wait_seconds} s.", wait_seconds
     )
 
 
 def run_full() -> ServiceError:
     return ServiceError(
-        Kind.TOO_MANY,
+        ErrorKind.TOO_MANY,
         "The active run has too many waiting inputs. Nothing was stored. Try again later or cancel the run.",
         _RUN_FULL_WAIT_SECONDS,
     )
@@ -201,7 +202,7 @@ def run_full() -> ServiceError:
 
 def too_many_pending() -> ServiceError:
     return ServiceError(
-        Kind.TOO_MANY,
+        ErrorKind.TOO_MANY,
         "This session has as many pending runs as it may have. Nothing was stored: send it again when one of them has "
         "started, or cancel one.",
         _RUN_FULL_WAIT_SECONDS,
@@ -211,7 +212,7 @@ def too_many_pending() -> ServiceError:
 def too_many_streams(owner: str, limit: int) -> ServiceError:
     """It is unknown when another stream will end, so the wait is a fixed time."""
     return ServiceError(
-        Kind.TOO_MANY_STREAMS,
+        ErrorKind.TOO_MANY_STREAMS,
         f"This {owner} has the maximum of {limit} open event streams. Close one or try again in "
         f"{_STREAM_WAIT_SECONDS} s.",
         _STREAM_WAIT_SECONDS,
@@ -221,17 +222,19 @@ def too_many_streams(owner: str, limit: int) -> ServiceError:
 def contended() -> ServiceError:
     """A conflict that a retry can resolve."""
     return ServiceError(
-        Kind.CONTENDED, "The session's active run changed at the same time. Nothing was stored. Try again."
+        ErrorKind.CONTENDED, "The session's active run changed at the same time. Nothing was stored. Try again."
     )
 
 
 def locked() -> ServiceError:
     """Another transaction held a lock for too long. A retry can resolve this conflict too."""
-    return ServiceError(Kind.CONTENDED, "Other requests are changing the same object. Nothing was stored. Try again.")
+    return ServiceError(
+        ErrorKind.CONTENDED, "Other requests are changing the same object. Nothing was stored. Try again."
+    )
 
 
 def unavailable(reason: str = "The service is temporarily unavailable. Try again shortly.") -> ServiceError:
-    return ServiceError(Kind.UNAVAILABLE, reason)
+    return ServiceError(ErrorKind.UNAVAILABLE, reason)
 
 
 def search_too_slow() -> ServiceError:
@@ -246,4 +249,4 @@ def outcome_unknown() -> ServiceError:
 
 
 def internal() -> ServiceError:
-    return ServiceError(Kind.INTERNAL, "Internal error. Report the X-Request-Id of this response to the operator.")
+    return ServiceError(ErrorKind.INTERNAL, "Internal error. Report the X-Request-Id of this response to the operator.")

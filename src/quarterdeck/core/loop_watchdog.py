@@ -125,8 +125,8 @@ class _Watchdog:
     def _report(self, stack: _Stack, kind: str) -> None:
         self._kind = kind
         # Without values of variables, which may be secret.
-        places = [f"{frame.f_code.co_filename}:{line} {frame.f_code.co_qualname}" for frame, line in stack[:_FRAMES]]
-        log.warning("event loop blocked", extra=fields(seconds=round(self._held_seconds, 3), kind=kind, stack=places))
+        lines = [f"{frame.f_code.co_filename}:{line} {frame.f_code.co_qualname}" for frame, line in stack[:_FRAMES]]
+        log.warning("event loop blocked", extra=fields(seconds=round(self._held_seconds, 3), kind=kind, stack=lines))
 
     def _end(self) -> None:
         if self._kind is not None:

@@ -30,7 +30,7 @@ class Payload(Enum):
     FILE = "file"
 
 
-class Refusal(Struct, frozen=True):
+class ErrorCase(Struct, frozen=True):
     """One error of an operation. Status and code are those of `fault`."""
 
     name: str
@@ -90,7 +90,7 @@ class Declaration(Struct, frozen=True, kw_only=True, dict=True):
     # Whether a missing permission is answered 404, where the interface lists no 403.
     hides_forbidden: bool = False
     # Besides those that follow from the fields above: see `api/error_docs.py`.
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[ErrorCase, ...] = ()
 
     @property
     def name(self) -> str:

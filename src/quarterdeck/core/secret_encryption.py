@@ -1,6 +1,6 @@
 """Encryption of secrets in the database: signing secrets of webhooks, and credentials. AES-256-GCM, with the id of the
 webhook or credential as associated data. The keys are in a setting or in a file of the data folder, not in the
-database. The first key encrypts; every key decrypts. Settings and commands call this sealing.
+database. The first key encrypts; every key decrypts.
 """
 
 import base64
@@ -15,21 +15,21 @@ from uuid import UUID
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from quarterdeck.core.settings import WebhookSettings
+from quarterdeck.core.settings import EncryptionSettings
 
-KEY_FILE = "webhook.keys"
+KEY_FILE = "encryption.keys"
 _KEY_BYTES = 32
 _KEY_ID_BYTES = 8
 _NONCE_BYTES = 12
 
 
-class SecretKeyError(Exception):
+class EncryptionKeyError(Exception):
     """The keys cannot be used. The message never contains a key."""
 
 
 class SecretCipher:
-    def __init__(self, settings: WebhookSettings, data_dir: Path) -> None:
-        self._setting = settings.sealing_keys
+    def __init__(self, settings: EncryptionSettings, data_dir: Path) -> None:
+        self._setting = settings.keys
         self._file = data_dir / KEY_FILE
         # By key id. The first one encrypts.
         self._keys: dict[bytes, AESGCM] = {}
@@ -49,11 +49,13 @@ class SecretCipher:
             self._load(create=False)
         key = self._keys.get(key_id)
         if key is None:
-            raise SecretKeyError(f"the key {key_id.hex()}, which encrypted this secret, is missing")
+            raise EncryptionKeyError(f"the key {key_id.hex()}, which encrypted this secret, is missing")
         try:
             return key.decrypt(rest[:_NONCE_BYTES], rest[_NONCE_BYTES:], owner_id.bytes)
         except InvalidTag:
-            raise SecretKeyError(f"the secret was changed after it was encrypted with the key {key_id.hex()}") from None
+            raise EncryptionKeyError(
+                f"the secret was changed after it was encrypted with the key {key_id.hex()}"
+            ) from None
 
     def digest(self, secret: str) -> str:
         """To recognise the same secret again. Without the key, not even a weak secret can be guessed from it."""
@@ -69,13 +71,13 @@ class SecretCipher:
 
     def _load(self, *, create: bool) -> None:
         if self._setting is not None:
-            texts, source = self._setting.split(","), "QUARTERDECK_WEBHOOK_SEALING_KEYS"
+            texts, source = self._setting.split(","), "QUARTERDECK_ENCRYPTION_KEYS"
         else:
             texts, source = self._read_file(create=create).split(), str(self._file)
         decoded = [_decoded(text.strip()) for text in texts]
         keys = [key for key in decoded if key is not None]
         if not keys or len(keys) < len(decoded):
-            raise SecretKeyError(f"{source} must contain base64-encoded keys of {_KEY_BYTES} bytes")
+            raise EncryptionKeyError(f"{source} must contain base64-encoded keys of {_KEY_BYTES} bytes")
         self._keys = {hashlib.sha256(key).digest()[:_KEY_ID_BYTES]: AESGCM(key) for key in keys}
         self._digest_key = hmac.new(keys[0], b"digest", hashlib.sha256).digest()
 
@@ -85,7 +87,7 @@ class SecretCipher:
                 _create(self._file)
             return self._file.read_text("ascii")
         except (OSError, UnicodeDecodeError) as fault:
-            raise SecretKeyError(f"{self._file} cannot be read or created ({type(fault).__name__})") from fault
+            raise EncryptionKeyError(f"{self._file} cannot be read or created ({type(fault).__name__})") from fault
 
 
 def _decoded(text: str) -> bytes | None:

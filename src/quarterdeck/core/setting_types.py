@@ -105,13 +105,13 @@ class Endpoints(dict[str, str]):
         return endpoints
 
 
-class Folders(tuple[Path, ...]):
+class FolderList(tuple[Path, ...]):
     """Absolute paths separated by colons: `/opt/tools:/srv/data`."""
 
     __slots__ = ()
 
     @classmethod
-    def parse(cls, text: str) -> "Folders":
+    def parse(cls, text: str) -> "FolderList":
         folders = [Path(part) for part in text.split(":")]
         for folder in folders:
             if not folder.is_absolute():

@@ -1,6 +1,6 @@
 """All settings, read from the environment. All invalid values are reported together.
 
-The field `x` of the section `bundle` is read from QUARTERDECK_BUNDLE_X. Names end in their unit.
+The field `x` of the section `blob` is read from QUARTERDECK_BLOB_X. Names end in their unit.
 docs/run/configuration.md describes each setting; a test compares the two.
 """
 
@@ -18,7 +18,7 @@ from quarterdeck.core.setting_types import (
     Bytes,
     Count,
     Endpoints,
-    Folders,
+    FolderList,
     HostNames,
     ModelNames,
     Networks,
@@ -48,7 +48,7 @@ class SandboxSettings(Struct, frozen=True):
     # Size of /tmp, which is in memory and is emptied after each command.
     temporary_bytes: Bytes = 256 * 1024 * 1024
     # Folders of the host, besides its system folders, that commands can read.
-    readable: Folders | None = None
+    readable: FolderList | None = None
     # If the worker is root: the first user of commands, and how many there are. Each workspace has one of its own while
     # it has commands, servers or folders on the worker.
     user_id: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 64_000
@@ -282,11 +282,16 @@ class RetentionSettings(Struct, frozen=True):
     job_days: KeepDays = 7
 
 
-class BundleSettings(Struct, frozen=True):
-    # None: the folder `bundles` under the data directory. Otherwise s3://…, gs://…, az://…, file:///…
+class BlobSettings(Struct, frozen=True):
+    # None: the folder `blobs` under the data directory. Otherwise s3://…, gs://…, az://…, file:///…
     store_url: str | None = None
-    # Contents that are not in the store are looked for here, while `qd admin move-bundles` moves them.
+    # Blobs that are not in the store are looked for here, while `qd admin move-blobs` moves them.
     fallback_store_url: str | None = None
+    # Blobs that nothing refers to are deleted after this time.
+    orphan_hours: Annotated[int, Meta(ge=1, le=24 * 365)] = 24
+
+
+class BundleSettings(Struct, frozen=True):
     request_bytes: Bytes = 32 * 1024 * 1024
     unpacked_bytes: Bytes = 128 * 1024 * 1024
     entries: Count = 10_000
@@ -301,11 +306,10 @@ class BundleSettings(Struct, frozen=True):
     extended_header_bytes: Bytes = 64 * 1024
     # CPU time. Together with the later steps, a bundle stays below a second.
     unpacking_seconds: Seconds = 0.85
-    orphan_hours: Annotated[int, Meta(ge=1, le=24 * 365)] = 24
     # Concurrent uploads and scans per process: uploads hold memory and disk, scans hold a CPU.
     uploads: Count = 32
     scans: Count = 2
-    # Part of the places for uploads, scans, reads, builds and diffs that one workspace can hold.
+    # Part of the slots for uploads, scans, reads, builds and diffs that one workspace can hold.
     workspace_share: Annotated[float, Meta(gt=0, le=1)] = 0.5
     upload_wait_seconds: Seconds = 10.0
     # Bundles that unpack to more are stored a second time, in blocks, when one of their files is read.
@@ -333,12 +337,12 @@ class WorkerSettings(Struct, frozen=True):
     # per lease. A shorter lease would take runs from a worker that is only paused, a longer one delays recovery.
     lease_seconds: Seconds = 20.0
     sweep_seconds: Seconds = 3.0
-    # For this long after a run gave its place to another workspace, its own uses at most half of each worker's places.
+    # For this long after a run gave its slot to another workspace, its own uses at most half of each worker's slots.
     lending_pause_seconds: Seconds = 10.0
 
 
 class RunSettings(Struct, frozen=True):
-    # None: only the places of workers limit a workspace.
+    # None: only the slots of workers limit a workspace.
     active_per_workspace: Count | None = None
     # Consecutive attempts without a stored step, after which the run is presumed to crash its workers and fails.
     barren_attempts: Count = 5
@@ -389,10 +393,14 @@ class StreamSettings(Struct, frozen=True):
     per_workspace: Count = 1000
 
 
+class EncryptionSettings(Struct, frozen=True):
+    # Base64 of 32 bytes each, separated by commas. The first encrypts the secrets of webhooks and credentials, all
+    # decrypt them. None: the keys in the file `encryption.keys` of the data directory. Never part of an error message:
+    # checked where they are used.
+    keys: str | None = None
+
+
 class WebhookSettings(Struct, frozen=True):
-    # Base64 of 32 bytes each, separated by commas. The first encrypts signing secrets, all decrypt them. None: the keys
-    # in the file `webhook.keys` of the data directory. Never part of an error message: checked where they are used.
-    sealing_keys: str | None = None
     # Allows webhooks to private networks. Callers that can create webhooks could use them to probe these networks.
     allow_private_addresses: bool = False
     allow_http: bool = False
@@ -443,6 +451,7 @@ class Settings(Struct, frozen=True):
     receipt: ReceiptSettings = ReceiptSettings()
     audit: AuditSettings = AuditSettings()
     retention: RetentionSettings = RetentionSettings()
+    blob: BlobSettings = BlobSettings()
     bundle: BundleSettings = BundleSettings()
     worker: WorkerSettings = WorkerSettings()
     run: RunSettings = RunSettings()
@@ -451,6 +460,7 @@ class Settings(Struct, frozen=True):
     sandbox: SandboxSettings = SandboxSettings()
     model: ModelSettings = ModelSettings()
     stream: StreamSettings = StreamSettings()
+    encryption: EncryptionSettings = EncryptionSettings()
     webhook: WebhookSettings = WebhookSettings()
     credential: CredentialSettings = CredentialSettings()
     mcp: McpSettings = McpSettings()

@@ -1,4 +1,4 @@
-"""A limited number of places that owners share. One owner holds at most a part of them, so others find a place."""
+"""A limited number of slots that owners share. One owner holds at most a part of them, so others find a slot."""
 
 import asyncio
 from collections import Counter, deque
@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from quarterdeck.core import errors
 
 
-class Places:
+class Slots:
     def __init__(self, total: int, per_owner: int) -> None:
         self._free = total
         self._per_owner = per_owner
@@ -17,7 +17,7 @@ class Places:
         self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
 
     def take_now(self, owner: Hashable) -> bool:
-        """Takes a place without waiting. False if there is none for this owner. `release` gives it back."""
+        """Takes a slot without waiting. False if there is none for this owner. `release` gives it back."""
         if self._free == 0 or self._held[owner] >= self._per_owner:
             return False
         self._free -= 1
@@ -28,13 +28,13 @@ class Places:
         self._free += 1
         self._held[owner] -= 1
         if not self._held[owner]:
-            # Owners come and go: those without a place are not kept.
+            # Owners come and go: those without a slot are not kept.
             del self._held[owner]
         self._grant()
 
     @asynccontextmanager
     async def hold(self, owner: Hashable, wait_seconds: float) -> AsyncIterator[None]:
-        """A place for the time of a `with` block. Raises TimeoutError if none becomes free in time."""
+        """A slot for the time of a `with` block. Raises TimeoutError if none becomes free in time."""
         await self.take(owner, wait_seconds)
         try:
             yield
@@ -67,8 +67,8 @@ class Places:
                 del self._waiting[owner]
 
     def _grant(self) -> None:
-        """Gives free places to those who wait: next is the owner with the fewest places, and owners with equally many
-        take turns. So an owner that sends many requests delays the requests of others by no more than one place."""
+        """Gives free slots to those who wait: next is the owner with the fewest slots, and owners with equally many
+        take turns. So an owner that sends many requests delays the requests of others by no more than one slot."""
         while self._free and self._waiting:
             owner = min(self._waiting, key=self._held.__getitem__)
             if self._held[owner] >= self._per_owner:
@@ -83,11 +83,11 @@ class Places:
 
 
 @asynccontextmanager
-async def hold_place(places: Places, owner: Hashable, wait_seconds: float, what: str) -> AsyncIterator[None]:
-    """For requests: a caller that gets no place in time is told to try again."""
+async def hold_slot(slots: Slots, owner: Hashable, wait_seconds: float, what: str) -> AsyncIterator[None]:
+    """For requests: a caller that gets no slot in time is told to try again."""
     async with AsyncExitStack() as stack:
         try:
-            await stack.enter_async_context(places.hold(owner, wait_seconds))
+            await stack.enter_async_context(slots.hold(owner, wait_seconds))
         except TimeoutError:
             raise errors.unavailable(f"Too many {what} in progress. Try again shortly.") from None
         yield

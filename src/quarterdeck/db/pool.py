@@ -15,7 +15,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from quarterdeck.core import metrics
 from quarterdeck.core.settings import DatabaseSettings
-from quarterdeck.core.slots import Places
+from quarterdeck.core.slots import Slots
 
 # What every connection sets: its role, its search path, its timeouts.
 #
@@ -140,7 +140,7 @@ class Pool:
         `owner_share`: the part of the connections that one owner can hold. `has_pooler`: the URL is that of a pooler in
         transaction mode. `name`: in metrics."""
         self._name = name
-        self._places = Places(size, max(1, int(size * owner_share)))
+        self._slots = Slots(size, max(1, int(size * owner_share)))
         self._begin = as_begin(values) if has_pooler else None
         self._pool = LivingPool(
             url,
@@ -173,7 +173,7 @@ class Pool:
         async with AsyncExitStack() as stack:
             try:
                 if owner is not None:
-                    await self._take_place(stack, owner, deadline)
+                    await self._take_slot(stack, owner, deadline)
                 connection = await self._pool.getconn(deadline - time.monotonic())
             except PoolTimeout:
                 metrics.no_connection(self._name)
@@ -191,9 +191,9 @@ class Pool:
             finally:
                 await self._pool.putconn(connection)
 
-    async def _take_place(self, stack: AsyncExitStack, owner: Hashable, deadline: float) -> None:
+    async def _take_slot(self, stack: AsyncExitStack, owner: Hashable, deadline: float) -> None:
         try:
-            await stack.enter_async_context(self._places.hold(owner, deadline - time.monotonic()))
+            await stack.enter_async_context(self._slots.hold(owner, deadline - time.monotonic()))
         except TimeoutError:
             raise ShareTaken from None
 

@@ -46,7 +46,7 @@ WHERE k.contype = 'f' AND n.nspname IN ('app', 'jobs') ORDER BY 1, 2
 """
 # Retention skips locked rows, so it deletes none of these blobs during the backup. Pushes are not hindered.
 _LOCK_BLOBS = """
-SELECT b.sha256, b.generation, b.bytes FROM app.bundles b WHERE app.is_blob_used(b.sha256)
+SELECT b.sha256, b.generation, b.bytes FROM app.blobs b WHERE app.is_blob_used(b.sha256)
 ORDER BY b.sha256 FOR KEY SHARE OF b
 """
 # The background processes of PostgreSQL have no user.
@@ -65,19 +65,13 @@ class Table(Struct, frozen=True):
     columns: list[str]
 
 
-class StoredBlob(Struct, frozen=True):
-    sha256: str
-    generation: UUID
-    bytes: int
-
-
 def connect(url: str) -> OwnConnection:
     return psycopg.connect(url, autocommit=True, options=_OPTIONS)
 
 
-def begin_snapshot(connection: OwnConnection) -> list[StoredBlob]:
-    """Starts the transaction in which everything is read, and returns the blobs that are in use. They are kept until it
-    ends."""
+def begin_snapshot(connection: OwnConnection) -> list[tuple[str, UUID, int]]:
+    """Starts the transaction in which everything is read, and returns SHA-256, generation and size of the blobs that
+    are in use. They are kept until it ends."""
     tables = [table for table, _ in connection.execute(_TABLES).fetchall()]
     while True:
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
@@ -90,7 +84,7 @@ def begin_snapshot(connection: OwnConnection) -> list[StoredBlob]:
             # A push touched a row between the snapshot and the lock.
             connection.rollback()
             continue
-        return [StoredBlob(sha256.hex(), generation, size) for sha256, generation, size in rows]
+        return [(sha256.hex(), generation, size) for sha256, generation, size in rows]
 
 
 def tables(connection: OwnConnection) -> list[Table]:

@@ -9,35 +9,35 @@ from msgspec import Struct
 
 from quarterdeck.db.database import Connection, Database
 
-Place = TypeVar("Place", UUID, datetime)
+Start = TypeVar("Start", UUID, datetime)
 
 
-class Step(Struct, frozen=True):
+class BatchResult(Struct, frozen=True):
     """The result of one batch: rows that another workspace keeps longer are read and not deleted."""
 
     deleted: int
     read: int
     # Where the next batch begins. None: no row was read.
-    next_place: UUID | datetime | None
+    next_start: UUID | datetime | None
 
 
 async def walk(
-    database: Database, delete: Callable[[Connection, Place], Awaitable[Step]], first: Place, batch: int
+    database: Database, delete: Callable[[Connection, Start], Awaitable[BatchResult]], first: Start, batch: int
 ) -> int:
     """Each batch is a transaction of its own, so that no lock is held for long. Returns the number of deleted rows."""
 
-    async def delete_from(place: Place) -> Step:
-        async def work(connection: Connection) -> Step:
-            return await delete(connection, place)
+    async def delete_from(start: Start) -> BatchResult:
+        async def work(connection: Connection) -> BatchResult:
+            return await delete(connection, start)
 
         return await database.transaction(work, repeatable=True)
 
     deleted = 0
-    place = first
+    start = first
     while True:
-        step = await delete_from(place)
+        step = await delete_from(start)
         deleted += step.deleted
         if step.read < batch:
             return deleted
-        assert isinstance(step.next_place, type(first)), "a full batch has a last row"
-        place = step.next_place
+        assert isinstance(step.next_start, type(first)), "a full batch has a last row"
+        start = step.next_start

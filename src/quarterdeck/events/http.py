@@ -12,14 +12,14 @@ from quarterdeck.auth.access import Access
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.call import Call
-from quarterdeck.core.operation import Query, Refusal, operation
+from quarterdeck.core.operation import ErrorCase, Query, operation
 from quarterdeck.core.pages import MAX_LIMIT, LogPageRequest
 from quarterdeck.core.settings import StreamSettings
 from quarterdeck.events import service
 from quarterdeck.events.hub import EventHub
 from quarterdeck.events.model import DeltaBody, EventBody, EventPage, RetryBody
 from quarterdeck.events.page_loader import PageLoader
-from quarterdeck.events.stream_slots import StreamPlaces
+from quarterdeck.events.stream_slots import StreamSlots
 from quarterdeck.http.request import Request
 from quarterdeck.http.sse import EVENT_STREAM, EventStream
 
@@ -43,7 +43,7 @@ class LastQuery(Query, frozen=True):
     success="One page. next_cursor is null at the current end; continue later with the ID of the last event.",
     session_token=True,
     refusals=(
-        Refusal(
+        ErrorCase(
             "too_many_streams",
             errors.too_many_streams("credential", StreamSettings().per_credential),
             "The credential or its workspace has the maximum number of open event streams.",
@@ -57,7 +57,7 @@ async def list_session_events(
     settings: StreamSettings,
     hub: EventHub,
     pages: PageLoader,
-    places: StreamPlaces,
+    slots: StreamSlots,
     call: Call[None],
     session_id: UUID,
     page: LogPageRequest,
@@ -65,7 +65,7 @@ async def list_session_events(
 ) -> EventPage | EventStream:
     if not request.prefers(EVENT_STREAM):
         return await service.list_session_events(access, call, session_id, page, query.last)
-    stream = await service.follow_session_events(access, settings, hub, pages, places, call, session_id, page.after)
+    stream = await service.follow_session_events(access, settings, hub, pages, slots, call, session_id, page.after)
     return EventStream(_encoded(stream), stream.closed, settings.send_seconds, stream.opened)
 
 

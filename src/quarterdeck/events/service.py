@@ -17,7 +17,7 @@ from quarterdeck.events import store
 from quarterdeck.events.hub import EventHub
 from quarterdeck.events.model import DeltaBody, EventPage, RetryBody
 from quarterdeck.events.page_loader import LogPage, PageLoader
-from quarterdeck.events.stream_slots import StreamPlaces
+from quarterdeck.events.stream_slots import StreamSlots
 from quarterdeck.events.subscription import Signal, Subscription
 
 # A page that reaches this size holds fewer events than were asked for.
@@ -58,7 +58,7 @@ async def follow_session_events(
     settings: StreamSettings,
     hub: EventHub,
     pages: PageLoader,
-    places: StreamPlaces,
+    slots: StreamSlots,
     call: Call[None],
     session_id: UUID,
     after: int,
@@ -67,13 +67,13 @@ async def follow_session_events(
         return principal.workspace_id
 
     lookup = visible_session(call, session_id)
-    with places.opening(call.credential):
+    with slots.opening(call.credential):
         workspace_id = await access.read(call, lookup, workspace_of_caller)
     subscription = Subscription(session_id, call.credential, call.workspace_id, after, settings.queue_deltas)
 
     @contextmanager
     def opened() -> Iterator[None]:
-        with places.hold(call.credential, workspace_id), hub.subscribed(subscription):
+        with slots.hold(call.credential, workspace_id), hub.subscribed(subscription):
             yield
 
     return Stream(_follow(settings, pages, subscription, workspace_id), subscription.closed, opened())

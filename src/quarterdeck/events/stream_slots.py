@@ -11,21 +11,21 @@ from uuid import UUID
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Credential
 from quarterdeck.core.settings import StreamSettings
-from quarterdeck.core.slots import Places
+from quarterdeck.core.slots import Slots
 
 
-class StreamPlaces:
+class StreamSlots:
     def __init__(self, settings: StreamSettings, connections: int) -> None:
         """`connections` is the largest number of open connections. A quarter of them is kept for requests."""
         total = max(1, connections * 3 // 4)
         self._settings = settings
-        self._all = Places(total, total)
-        self._of_credentials = Places(total, settings.per_credential)
-        self._of_workspaces = Places(total, settings.per_workspace)
+        self._all = Slots(total, total)
+        self._of_credentials = Slots(total, settings.per_credential)
+        self._of_workspaces = Slots(total, settings.per_workspace)
 
     @contextmanager
     def opening(self, credential: Credential) -> Iterator[None]:
-        """A place for the time in which the caller is checked. Raises if there is none, before the database is asked:
+        """A slot for the time in which the caller is checked. Raises if there is none, before the database is asked:
         a client that opens stream after stream then costs little."""
         with ExitStack() as held:
             if not self._all.take_now(None):
@@ -38,7 +38,7 @@ class StreamPlaces:
 
     @contextmanager
     def hold(self, credential: Credential, workspace_id: UUID) -> Iterator[None]:
-        """A place for one stream, until the `with` block ends. Raises if there is none."""
+        """A slot for one stream, until the `with` block ends. Raises if there is none."""
         with self.opening(credential):
             if not self._of_workspaces.take_now(workspace_id):
                 raise errors.too_many_streams("workspace", self._settings.per_workspace)

@@ -19,7 +19,7 @@ from quarterdeck.db.database import Database
 from quarterdeck.files import rules, service
 from quarterdeck.files.model import FileBody
 from quarterdeck.files.uploads import FileUploads
-from quarterdeck.http.downloads import Content, Downloads, safe_name
+from quarterdeck.http.downloads import DownloadContent, Downloads, safe_name
 from quarterdeck.http.request import BYTES, Request
 
 
@@ -76,7 +76,7 @@ async def download_file(
     request: Request, access: Access, blob_store: BlobStore, downloads: Downloads, call: Call[None], file_id: UUID
 ) -> Response:
     file = await service.find_file(access, call, file_id)
-    content = Content(
+    content = DownloadContent(
         # For every file: a browser must never render one as a page of this server.
         media_type=BYTES,
         sha256=file.body.sha256,

@@ -22,7 +22,7 @@ class FileBody(Struct, frozen=True):
     created_by: ActorBody
 
 
-class StoredFile(Struct, frozen=True):
+class UploadedFile(Struct, frozen=True):
     body: FileBody
     blob: Blob
 

@@ -19,9 +19,9 @@ from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import LOWEST_ID, new_id
 from quarterdeck.core.operation import operation
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.db.walks import Step, walk
+from quarterdeck.db.walks import BatchResult, walk
 from quarterdeck.files import rules, store
-from quarterdeck.files.model import FileBody, StoredFile, Upload
+from quarterdeck.files.model import FileBody, Upload, UploadedFile
 from quarterdeck.files.uploads import FileUploads
 
 _DELETE_BATCH = 1000
@@ -74,7 +74,7 @@ async def get_file(access: Access, call: Call[None], file_id: UUID) -> FileBody:
     return (await find_file(access, call, file_id)).body
 
 
-async def find_file(access: Access, call: Call[None], file_id: UUID) -> StoredFile:
+async def find_file(access: Access, call: Call[None], file_id: UUID) -> UploadedFile:
     return await access.find(call, visible_record(call, "file", store.get, file_id))
 
 
@@ -87,7 +87,7 @@ async def find_file(access: Access, call: Call[None], file_id: UUID) -> StoredFi
 async def delete_file(changes: Changes, call: Call[None], file_id: UUID) -> Answer[None]:
     """Sessions that have the content keep it."""
 
-    async def effect(connection: Connection, principal: Principal, file: StoredFile, __: None) -> Made:
+    async def effect(connection: Connection, principal: Principal, file: UploadedFile, __: None) -> Made:
         if not await store.delete(connection, principal.workspace_id, file_id):
             raise errors.not_found("file")
         detail = {"name": file.body.name, "bytes": file.body.bytes}
@@ -100,7 +100,7 @@ async def sweep_files(database: Database, days: int | None, shortest_days: int) 
     """Deletes expired files. Sessions that have the content keep it. `days`: the retention of the server, or None.
     `shortest_days`: of all workspaces."""
 
-    async def delete(connection: Connection, after: UUID) -> Step:
+    async def delete(connection: Connection, after: UUID) -> BatchResult:
         return await store.delete_old(connection, after, days, shortest_days, _DELETE_BATCH)
 
     return await walk(database, delete, LOWEST_ID, _DELETE_BATCH)

@@ -6,15 +6,15 @@ from quarterdeck.blobs.model import Blob
 from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.ids import created_at
 from quarterdeck.db.database import Connection
-from quarterdeck.db.walks import Step
-from quarterdeck.files.model import FileBody, StoredFile, Upload
+from quarterdeck.db.walks import BatchResult
+from quarterdeck.files.model import FileBody, Upload, UploadedFile
 
 _ADD = """
 INSERT INTO files (id, workspace_id, name, media_type, sha256, bytes, created_by) VALUES (%s, %s, %s, %s, %s, %s, %s)
 """
 _GET = """
 SELECT f.name, f.media_type, f.sha256, f.bytes, b.generation, u.id, u.display_name, u.email
-FROM files f JOIN bundles b ON b.sha256 = f.sha256 JOIN users u ON u.id = f.created_by
+FROM files f JOIN blobs b ON b.sha256 = f.sha256 JOIN users u ON u.id = f.created_by
 WHERE f.workspace_id = %s AND f.id = %s
 """
 _DELETE = "DELETE FROM files WHERE workspace_id = %s AND id = %s"
@@ -43,7 +43,7 @@ async def add(connection: Connection, file_id: UUID, workspace_id: UUID, upload:
     await connection.execute(_ADD, values)
 
 
-async def get(connection: Connection, workspace_id: UUID, file_id: UUID) -> StoredFile | None:
+async def get(connection: Connection, workspace_id: UUID, file_id: UUID) -> UploadedFile | None:
     row = await (await connection.execute(_GET, (workspace_id, file_id))).fetchone()
     if row is None:
         return None
@@ -58,7 +58,7 @@ async def get(connection: Connection, workspace_id: UUID, file_id: UUID) -> Stor
         created_at=created_at(file_id),
         created_by=ActorBody(*actor),
     )
-    return StoredFile(body, Blob(sha256.hex(), generation))
+    return UploadedFile(body, Blob(sha256.hex(), generation))
 
 
 async def delete(connection: Connection, workspace_id: UUID, file_id: UUID) -> bool:
@@ -66,8 +66,10 @@ async def delete(connection: Connection, workspace_id: UUID, file_id: UUID) -> b
     return (await connection.execute(_DELETE, (workspace_id, file_id))).rowcount == 1
 
 
-async def delete_old(connection: Connection, after: UUID, days: int | None, shortest_days: int, batch: int) -> Step:
+async def delete_old(
+    connection: Connection, after: UUID, days: int | None, shortest_days: int, batch: int
+) -> BatchResult:
     """A batch of those after `after`. `days`: the retention of the server. `shortest_days`: of all workspaces."""
     row = await (await connection.execute(_DELETE_OLD, (days, after, shortest_days, batch))).fetchone()
     assert row is not None
-    return Step(*row)
+    return BatchResult(*row)

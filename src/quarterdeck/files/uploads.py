@@ -11,7 +11,7 @@ from uuid import UUID
 
 from quarterdeck.blobs.service import open_spool
 from quarterdeck.core.settings import BundleSettings, FileSettings
-from quarterdeck.core.slots import Places, hold_place
+from quarterdeck.core.slots import Slots, hold_slot
 
 # Collected before they are written in a thread. Smaller bodies are not worth one.
 _BATCH_BYTES = 256 * 1024
@@ -42,17 +42,17 @@ class Received:
 
 
 class FileUploads:
-    """`shares` says what part of the places one workspace can hold, and how long a caller waits for one."""
+    """`shares` says what part of the slots one workspace can hold, and how long a caller waits for one."""
 
     def __init__(self, settings: FileSettings, shares: BundleSettings, folder: Path) -> None:
-        self._places = Places(settings.uploads, shares.per_workspace(settings.uploads))
+        self._slots = Slots(settings.uploads, shares.per_workspace(settings.uploads))
         self._wait_seconds = shares.upload_wait_seconds
         self._folder = folder
 
     @asynccontextmanager
     async def receive(self, workspace_id: UUID, body: AsyncIterator[bytes]) -> AsyncIterator[Received]:
         """A caller that waits for its turn has not sent the body yet, so it holds neither memory nor disk."""
-        async with hold_place(self._places, workspace_id, self._wait_seconds, "uploads"):
+        async with hold_slot(self._slots, workspace_id, self._wait_seconds, "uploads"):
             with open_spool(self._folder) as spool:
                 received, batch = Received(spool), bytearray()
                 async for piece in body:

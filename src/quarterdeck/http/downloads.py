@@ -29,7 +29,7 @@ _NAME_CHARACTERS = 100
 _FINAL_SECONDS = 1.0
 
 
-class Content(Struct, frozen=True):
+class DownloadContent(Struct, frozen=True):
     media_type: str
     sha256: str
     size: int
@@ -66,7 +66,7 @@ class Downloads:
         }
         return Download(pieces, _WHOLE, headers, self._send_seconds, self._shutdown)
 
-    def respond(self, request: Request, content: Content) -> Response:
+    def respond(self, request: Request, content: DownloadContent) -> Response:
         etag = f'"{content.sha256}"'
         headers = {
             "ETag": etag,

@@ -33,8 +33,8 @@ def readable(fault: msgspec.DecodeError, raw: bytes, body_type: type) -> str:
     if found := _BAD_VALUE.fullmatch(message):
         value, path = found.groups()
         if allowed := _values(_type_at(body_type, path)):
-            place = _with_key(path, raw, value)
-            return f"Invalid value '{value[:_VALUE_CHARACTERS]}' - at `${place}`. Allowed: {', '.join(allowed)}"
+            full_path = _with_key(path, raw, value)
+            return f"Invalid value '{value[:_VALUE_CHARACTERS]}' - at `${full_path}`. Allowed: {', '.join(allowed)}"
     if found := _BAD_KEY.fullmatch(message):
         path = found[1]
         expected = _type_at(body_type, path)
@@ -45,8 +45,8 @@ def readable(fault: msgspec.DecodeError, raw: bytes, body_type: type) -> str:
         name, path = found[1], found[2] or ""
         expected = _type_at(body_type, path)
         known = [field.encode_name for field in expected.fields] if isinstance(expected, inspect.StructType) else []
-        place = f" - at `${path}`" if path else ""
-        return f"{UNKNOWN_FIELD} `{name[:_VALUE_CHARACTERS]}`{place}. Known: {', '.join(known) or 'none'}"
+        where = f" - at `${path}`" if path else ""
+        return f"{UNKNOWN_FIELD} `{name[:_VALUE_CHARACTERS]}`{where}. Known: {', '.join(known) or 'none'}"
     return message
 
 
@@ -83,14 +83,14 @@ def _plain(found: inspect.Type | None) -> inspect.Type | None:
 
 def _with_key(path: str, raw: bytes, value: str) -> str:
     """msgspec does not name the key of an object without fixed names. Finds it by its value."""
-    place = path.removesuffix(_ANY_KEY)
-    if place == path or "[" in place:
+    parent = path.removesuffix(_ANY_KEY)
+    if parent == path or "[" in parent:
         return path
     try:
         current: Any = msgspec.json.decode(raw)
-        for name in place.split(".")[1:]:
+        for name in parent.split(".")[1:]:
             current = current[name]
-        return f"{place}.{next(key for key, found in current.items() if found == value)}"
+        return f"{parent}.{next(key for key, found in current.items() if found == value)}"
     except (msgspec.DecodeError, RecursionError, LookupError, StopIteration):
         return path
 

@@ -4,29 +4,29 @@ import msgspec
 from msgspec import Struct
 from starlette.responses import Response
 
-from quarterdeck.core.errors import ErrorCode, Kind, ServiceError
+from quarterdeck.core.errors import ErrorCode, ErrorKind, ServiceError
 
 JSON = "application/json"
 
 STATUS = {
-    Kind.UNAUTHORIZED: 401,
-    Kind.FORBIDDEN: 403,
-    Kind.NOT_FOUND: 404,
-    Kind.INVALID: 400,
-    Kind.TOO_LARGE: 413,
-    Kind.TOO_SLOW: 408,
-    Kind.BROKEN_BODY: 400,
-    Kind.MALFORMED: 400,
-    Kind.WRONG_METHOD: 405,
-    Kind.UNSATISFIABLE_RANGE: 416,
-    Kind.CONFLICT: 409,
-    Kind.CONTENDED: 409,
-    Kind.PRECONDITION: 412,
-    Kind.OUTDATED: 426,
-    Kind.TOO_MANY: 429,
-    Kind.TOO_MANY_STREAMS: 429,
-    Kind.UNAVAILABLE: 503,
-    Kind.INTERNAL: 500,
+    ErrorKind.UNAUTHORIZED: 401,
+    ErrorKind.FORBIDDEN: 403,
+    ErrorKind.NOT_FOUND: 404,
+    ErrorKind.INVALID: 400,
+    ErrorKind.TOO_LARGE: 413,
+    ErrorKind.TOO_SLOW: 408,
+    ErrorKind.BROKEN_BODY: 400,
+    ErrorKind.MALFORMED: 400,
+    ErrorKind.WRONG_METHOD: 405,
+    ErrorKind.UNSATISFIABLE_RANGE: 416,
+    ErrorKind.CONFLICT: 409,
+    ErrorKind.CONTENDED: 409,
+    ErrorKind.PRECONDITION: 412,
+    ErrorKind.OUTDATED: 426,
+    ErrorKind.TOO_MANY: 429,
+    ErrorKind.TOO_MANY_STREAMS: 429,
+    ErrorKind.UNAVAILABLE: 503,
+    ErrorKind.INTERNAL: 500,
 }
 
 # Answers depend on the caller and change at any time: no cache may keep them, and no browser may guess another type.
@@ -37,14 +37,14 @@ NOT_STORED = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-s
 # opens too many streams must not keep the connections of those that were refused.
 _CLOSE = {"Connection": "close"}
 HEADERS = {
-    Kind.UNAUTHORIZED: {"WWW-Authenticate": "Bearer"},
-    Kind.CONTENDED: {"Retry-After": "0"},
-    Kind.UNAVAILABLE: {"Retry-After": "1"},
-    Kind.TOO_LARGE: _CLOSE,
-    Kind.TOO_SLOW: _CLOSE,
-    Kind.BROKEN_BODY: _CLOSE,
-    Kind.MALFORMED: _CLOSE,
-    Kind.TOO_MANY_STREAMS: _CLOSE,
+    ErrorKind.UNAUTHORIZED: {"WWW-Authenticate": "Bearer"},
+    ErrorKind.CONTENDED: {"Retry-After": "0"},
+    ErrorKind.UNAVAILABLE: {"Retry-After": "1"},
+    ErrorKind.TOO_LARGE: _CLOSE,
+    ErrorKind.TOO_SLOW: _CLOSE,
+    ErrorKind.BROKEN_BODY: _CLOSE,
+    ErrorKind.MALFORMED: _CLOSE,
+    ErrorKind.TOO_MANY_STREAMS: _CLOSE,
 }
 
 

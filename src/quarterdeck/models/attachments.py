@@ -11,7 +11,7 @@ import msgspec
 
 from quarterdeck.core.settings import ModelSettings
 from quarterdeck.core.text_types import storable
-from quarterdeck.models.model import Attachment, Content, ResultImage, ToolResult, Turn, UserTurn
+from quarterdeck.models.model import Attachment, AttachmentContent, ResultImage, ToolResult, Turn, UserTurn
 
 # As in files/rules.py: a file has one of these types only if it is UTF-8.
 TEXTS = (
@@ -94,12 +94,12 @@ def with_selection(turns: Sequence[Turn], model_name: str, settings: ModelSettin
             for attachment in files:
                 size, tokens = _cost(attachment, settings)
                 if not takes(model_name, attachment.media_type):
-                    contents.append(Content(note=_NOT_TAKEN))
+                    contents.append(AttachmentContent(note=_NOT_TAKEN))
                 elif size > left_bytes or tokens > left_tokens:
-                    contents.append(Content(note=_LEFT_OUT))
+                    contents.append(AttachmentContent(note=_LEFT_OUT))
                 else:
                     left_bytes, left_tokens = left_bytes - size, left_tokens - tokens
-                    contents.append(Content(tokens=tokens, wanted_bytes=size))
+                    contents.append(AttachmentContent(tokens=tokens, wanted_bytes=size))
             selected.append(msgspec.structs.replace(turn, contents=tuple(contents)))
         else:
             selected.append(turn)
@@ -142,27 +142,27 @@ def _with_contents(turn: UserTurn | ToolResult, loaded: Mapping[str, bytes]) -> 
         if content.wanted_bytes is None:
             contents.append(content)
         elif (data := loaded.get(attachment.sha256)) is None:
-            contents.append(Content(note=_MISSING))
+            contents.append(AttachmentContent(note=_MISSING))
         else:
             contents.append(msgspec.structs.replace(content, data=data[: content.wanted_bytes]))
     return msgspec.structs.replace(turn, contents=tuple(contents))
 
 
-def text_of(attachment: Attachment, content: Content) -> str | None:
+def text_of(attachment: Attachment, content: AttachmentContent) -> str | None:
     """None: it is not a text, or its content is not there."""
     if content.data is None or not is_text(attachment.media_type):
         return None
     return storable(content.data.decode("utf-8", "replace"))
 
 
-def image_note(image: ResultImage, content: Content) -> str:
+def image_note(image: ResultImage, content: AttachmentContent) -> str:
     """What the text of a result says about one of its images. Empty: the model gets the image."""
     if content.data is not None:
         return ""
     return f"[Image ({image.media_type}, {image.bytes} bytes). {content.note or _MISSING}]"
 
 
-def block(attachment: Attachment, content: Content) -> str:
+def block(attachment: Attachment, content: AttachmentContent) -> str:
     """What the prompt says about an attachment, with its text if it is one."""
     where = "" if attachment.path is None else f", path in the sandbox: {attachment.path}"
     head = f"Attachment {attachment.name} ({attachment.media_type}, {attachment.bytes} bytes{where})"

@@ -91,14 +91,14 @@ def fit_turns(turns: Sequence[Turn], context_tokens: int, instructions: str) -> 
 
 
 def _drop(turns: list[Turn], groups: Iterable[Sequence[int]], left_tokens: int) -> int:
-    """Removes the turns at these places, the first groups first, until the rest fits. Returns the tokens that are left
+    """Removes the turns at these positions, first groups first, until the rest fits. Returns the tokens that are left
     then."""
     dropped: set[int] = set()
-    for places in groups:
+    for positions in groups:
         if left_tokens >= 0:
             break
-        dropped.update(places)
-        left_tokens += sum(turn_tokens(turns[at]) for at in places)
+        dropped.update(positions)
+        left_tokens += sum(turn_tokens(turns[at]) for at in positions)
     if dropped:
         turns[:] = [turn for at, turn in enumerate(turns) if at not in dropped]
     return left_tokens
@@ -117,11 +117,11 @@ def _cut_older_results(turns: list[Turn], left_tokens: int) -> int:
 
 def _cut_last_results(turns: list[Turn], left_tokens: int, min_tokens: int) -> int:
     """Those that the model has not seen keep `min_tokens` together: it would otherwise make the same calls again."""
-    places = [at for at in range(_last_answer(turns), len(turns)) if isinstance(turns[at], ToolResult)]
-    results = [turns[at] for at in places]
+    positions = [at for at in range(_last_answer(turns), len(turns)) if isinstance(turns[at], ToolResult)]
+    results = [turns[at] for at in positions]
     before = sum(map(turn_tokens, results))
     cut = _cut(results, min(-left_tokens, before - min_tokens))
-    for at, turn in zip(places, cut, strict=True):
+    for at, turn in zip(positions, cut, strict=True):
         turns[at] = turn
     return left_tokens + before - sum(map(turn_tokens, cut))
 
@@ -159,13 +159,13 @@ def newest_turns(turns: Sequence[Turn], max_tokens: int) -> list[Turn]:
     kept: list[Turn] = []
     for begin, end in reversed(_spans(turns[start:at])):
         has_room = step_tokens > 0
-        for place in range(start + end - 1, start + begin - 1, -1):
-            turn = _as_seen(turns[place])
+        for position in range(start + end - 1, start + begin - 1, -1):
+            turn = _as_seen(turns[position])
             step_tokens -= turn_tokens(turn)
             if not _is_input(turn):
                 kept += [turn] * has_room
             else:
-                kept += [turn] * (input_tokens > 0 or place - start in protected)
+                kept += [turn] * (input_tokens > 0 or position - start in protected)
                 input_tokens -= turn_tokens(turn)
     return [*reversed(kept), *turns[at:]]
 
@@ -181,7 +181,7 @@ class Split(Struct, frozen=True):
     older: list[Turn]
     # With the inputs since the last answer without calls, which are never only summarised.
     kept: list[Turn]
-    # In `kept`. The log marks the place by this number: docs/decisions/0076.
+    # In `kept`. The log marks the position by this number: docs/decisions/0076.
     kept_answers: int
 
     @property
@@ -277,7 +277,7 @@ def _older_inputs(turns: Sequence[Turn]) -> list[list[int]]:
 
 
 def _task_and_newest(turns: Sequence[Turn]) -> set[int]:
-    """The places of the newest input and of the first one of its run."""
+    """The positions of the newest input and of the first one of its run."""
     inputs = [(at, turn.run_id) for at, turn in enumerate(turns) if isinstance(turn, UserTurn) and _is_input(turn)]
     return {next(at for at, run_id in inputs if run_id == inputs[-1][1]), inputs[-1][0]} if inputs else set()
 
@@ -286,7 +286,7 @@ def _cut(turns: list[Turn], excess_tokens: int) -> list[Turn]:
     """Shorten the longest texts until the excess is gone or all texts are short."""
     cut = list(turns)
     while cut and excess_tokens > 0:
-        at = max(range(len(cut)), key=lambda place: _bytes(_text(cut[place])))
+        at = max(range(len(cut)), key=lambda position: _bytes(_text(cut[position])))
         before = turn_tokens(cut[at])
         size = _bytes(_text(cut[at]))
         if size <= _MIN_CUT_BYTES:

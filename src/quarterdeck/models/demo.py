@@ -21,7 +21,7 @@ from quarterdeck.models.context import CUT, NOT_CARRIED_OUT, SUMMARY_INSTRUCTION
 from quarterdeck.models.model import (
     AssistantTurn,
     Attachment,
-    Content,
+    AttachmentContent,
     CutOff,
     ModelFailure,
     OnText,
@@ -48,9 +48,9 @@ def example_value(schema: Any) -> Any:
     return _example(schema, schema, _MAX_LEVELS, iter(range(_MAX_VALUES)))
 
 
-def _example(schema: Any, root: Any, levels: int, places: Iterator[int]) -> Any:
-    """`places`: one for each value that may still be made."""
-    if not isinstance(schema, dict) or levels == 0 or next(places, None) is None:
+def _example(schema: Any, root: Any, levels: int, values_left: Iterator[int]) -> Any:
+    """`values_left`: one for each value that may still be made."""
+    if not isinstance(schema, dict) or levels == 0 or next(values_left, None) is None:
         return None
     for given in ("const", "default"):
         if given in schema:
@@ -60,22 +60,22 @@ def _example(schema: Any, root: Any, levels: int, places: Iterator[int]) -> Any:
             return schema[listed][0]
     for combined in ("anyOf", "oneOf", "allOf"):
         if schema.get(combined):
-            return _example(schema[combined][0], root, levels - 1, places)
+            return _example(schema[combined][0], root, levels - 1, values_left)
     if "$ref" in schema:
-        return _example(_target(schema["$ref"], root), root, levels - 1, places)
-    return _of_type(schema, root, levels, places)
+        return _example(_target(schema["$ref"], root), root, levels - 1, values_left)
+    return _of_type(schema, root, levels, values_left)
 
 
-def _of_type(schema: dict[str, Any], root: Any, levels: int, places: Iterator[int]) -> Any:
+def _of_type(schema: dict[str, Any], root: Any, levels: int, values_left: Iterator[int]) -> Any:
     kind = schema.get("type", "object" if "properties" in schema else "null")
     match kind[0] if isinstance(kind, list) else kind:
         case "object":
             properties = schema.get("properties", {})
             names = dict.fromkeys([*schema.get("required", []), *properties])
-            return {name: _example(properties.get(name, {}), root, levels - 1, places) for name in names}
+            return {name: _example(properties.get(name, {}), root, levels - 1, values_left) for name in names}
         case "array":
             count = min(schema.get("minItems", 0), _MAX_VALUES)
-            return [_example(schema.get("items", {}), root, levels - 1, places) for _ in range(count)]
+            return [_example(schema.get("items", {}), root, levels - 1, values_left) for _ in range(count)]
         case "string":
             length = min(schema.get("minLength", 0), _MAX_CHARACTERS)
             return "demo".ljust(length, "o")[: schema.get("maxLength", _MAX_CHARACTERS)]
@@ -266,7 +266,7 @@ def _attached(turn: UserTurn) -> list[str]:
     return [_received(*pair) for pair in zip(turn.attachments, turn.contents, strict=False)]
 
 
-def _received(attachment: Attachment, content: Content) -> str:
+def _received(attachment: Attachment, content: AttachmentContent) -> str:
     where = "" if attachment.path is None else f", at {attachment.path}"
     described = f"{attachment.name} ({attachment.media_type}, {attachment.bytes} bytes{where})"
     if content.data is None:

@@ -32,7 +32,7 @@ from quarterdeck.models.context import with_results
 from quarterdeck.models.model import (
     MAX_LEVELS,
     AssistantTurn,
-    Content,
+    AttachmentContent,
     CutOff,
     ToolCall,
     ToolResult,
@@ -130,7 +130,7 @@ def _prompt(inputs: Sequence[UserTurn]) -> str | list[UserContent]:
     texts: list[str] = []
     for turn in inputs:
         texts.append(turn.text if turn.text.strip() else _EMPTY)
-        contents = turn.contents or (Content(),) * len(turn.attachments)
+        contents = turn.contents or (AttachmentContent(),) * len(turn.attachments)
         for attachment, content in zip(turn.attachments, contents, strict=True):
             texts.append(block(attachment, content))
             if content.data is not None and not is_text(attachment.media_type):
@@ -143,7 +143,7 @@ def _prompt(inputs: Sequence[UserTurn]) -> str | list[UserContent]:
 
 
 def _result(turn: ToolResult) -> str | list[str | BinaryContent]:
-    contents = turn.contents or (Content(),) * len(turn.images)
+    contents = turn.contents or (AttachmentContent(),) * len(turn.images)
     pairs = list(zip(turn.images, contents, strict=True))
     text = "\n".join(
         [turn.content if turn.content.strip() else _NO_OUTPUT, *filter(None, (image_note(*pair) for pair in pairs))]

@@ -30,7 +30,7 @@ class Attachment(Struct, frozen=True, kw_only=True):
     path: str | None = None
 
 
-class Content(Struct, frozen=True, kw_only=True):
+class AttachmentContent(Struct, frozen=True, kw_only=True):
     """What a request contains of an attachment."""
 
     # None: it is only mentioned, and `note` says why.
@@ -56,7 +56,7 @@ class UserTurn(Struct, frozen=True):
     run_id: UUID | None = None
     attachments: tuple[Attachment, ...] = ()
     # The contents of the attachments, in their order. Empty until a request is prepared: see attachments.py.
-    contents: tuple[Content, ...] = ()
+    contents: tuple[AttachmentContent, ...] = ()
     origin: TurnOrigin = TurnOrigin.INPUT
     # The id of the first input, for an input and its copies by retries. None: unknown, treated as different from all
     # others.
@@ -110,7 +110,7 @@ class ToolResult(Struct, frozen=True):
     content: str
     images: tuple[ResultImage, ...] = ()
     # The contents of the images, in their order. Empty until a request is prepared: see attachments.py.
-    contents: tuple[Content, ...] = ()
+    contents: tuple[AttachmentContent, ...] = ()
     # The call failed. Providers that have a field for it are told; the content says so, too.
     is_error: bool = False
     is_cut: bool = False

@@ -12,7 +12,7 @@ import msgspec
 from quarterdeck.core import errors
 from quarterdeck.core.limited_process import ProcessFailed, run_limited
 from quarterdeck.core.logging import fields, log
-from quarterdeck.core.slots import Places, hold_place
+from quarterdeck.core.slots import Slots, hold_slot
 from quarterdeck.models import schema_process
 from quarterdeck.models.model import ModelFailure
 
@@ -22,8 +22,8 @@ _MAX_ANSWER_BYTES = 1024 * 1024
 _SECONDS = 30.0
 _WAIT_SECONDS = 10.0
 # Processes at the same time, and those of one workspace.
-_PLACES = 4
-_PLACES_OF_WORKSPACE = 2
+_SLOTS = 4
+_SLOTS_PER_WORKSPACE = 2
 _FENCE = "```"
 _FENCE_LINE = re.compile(r"```[a-zA-Z0-9]*[ \t]*\r?")
 
@@ -42,7 +42,7 @@ class SchemaChecks:
     time."""
 
     def __init__(self) -> None:
-        self._places = Places(_PLACES, _PLACES_OF_WORKSPACE)
+        self._slots = Slots(_SLOTS, _SLOTS_PER_WORKSPACE)
 
     async def fault(self, owner: Hashable, schema: dict[str, Any]) -> str | None:
         """Why the schema is invalid. None: it is not. Raises TooCostly."""
@@ -79,7 +79,7 @@ class SchemaChecks:
             return None
 
     async def _run(self, owner: Hashable, order: dict[str, Any]) -> bytes:
-        async with hold_place(self._places, owner, _WAIT_SECONDS, "checks of schemas"):
+        async with hold_slot(self._slots, owner, _WAIT_SECONDS, "checks of schemas"):
             try:
                 return await run_limited(schema_process, order, _SECONDS)
             except TimeoutError:

@@ -179,7 +179,7 @@ _OPENAI_EFFORT = "openai_reasoning_effort"
 COMMON_EFFORT = "thinking"
 
 
-class Connection(Struct, frozen=True):
+class ProviderConnection(Struct, frozen=True):
     """One provider's HTTP client, shared by its models."""
 
     model: Callable[[str], library.Model]
@@ -190,7 +190,7 @@ class Connection(Struct, frozen=True):
     effort_setting: str
 
 
-def connect_openai(api_key: str | None, base_url: str | None, *, chat: bool, store: bool) -> Connection:
+def connect_openai(api_key: str | None, base_url: str | None, *, chat: bool, store: bool) -> ProviderConnection:
     """OpenAI, or a server that does as OpenAI does."""
     from openai import AsyncOpenAI
     from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel, OpenAIResponsesModelSettings
@@ -203,12 +203,12 @@ def connect_openai(api_key: str | None, base_url: str | None, *, chat: bool, sto
     # OpenAI stores what it is not told about.
     always = OpenAIResponsesModelSettings(openai_store=store)
     secrets = (api_key,) if api_key else ()
-    return Connection(
+    return ProviderConnection(
         lambda name: kind(name, provider=provider, settings=always), client.close, secrets, _OPENAI_EFFORT
     )
 
 
-def connect_compatible(api_key: str | None, base_url: str) -> Connection:
+def connect_compatible(api_key: str | None, base_url: str) -> ProviderConnection:
     """A server that is compatible with OpenAI's chat completions."""
     from openai import AsyncOpenAI
     from pydantic_ai.models.openai import OpenAIChatModel
@@ -217,20 +217,24 @@ def connect_compatible(api_key: str | None, base_url: str) -> Connection:
     client = AsyncOpenAI(api_key=api_key or "no-key", base_url=base_url, max_retries=0)
     provider = OpenAICompatibleProvider("openai-compatible", openai_client=client)
     secrets = (api_key,) if api_key else ()
-    return Connection(lambda name: OpenAIChatModel(name, provider=provider), client.close, secrets, _OPENAI_EFFORT)
+    return ProviderConnection(
+        lambda name: OpenAIChatModel(name, provider=provider), client.close, secrets, _OPENAI_EFFORT
+    )
 
 
-def connect_anthropic(api_key: str, base_url: str | None) -> Connection:
+def connect_anthropic(api_key: str, base_url: str | None) -> ProviderConnection:
     from anthropic import AsyncAnthropic
     from pydantic_ai.models.anthropic import AnthropicModel
     from pydantic_ai.providers.anthropic import AnthropicProvider
 
     client = AsyncAnthropic(api_key=api_key, base_url=base_url or ANTHROPIC_URL, max_retries=0)
     provider = AnthropicProvider(anthropic_client=client)
-    return Connection(lambda name: AnthropicModel(name, provider=provider), client.close, (api_key,), COMMON_EFFORT)
+    return ProviderConnection(
+        lambda name: AnthropicModel(name, provider=provider), client.close, (api_key,), COMMON_EFFORT
+    )
 
 
-def connect_by_name(provider_name: str, secrets: tuple[str, ...]) -> Connection:
+def connect_by_name(provider_name: str, secrets: tuple[str, ...]) -> ProviderConnection:
     """Any other provider of pydantic-ai, which reads keys and addresses from the environment."""
     try:
         provider = infer_provider(provider_name)
@@ -249,7 +253,7 @@ def connect_by_name(provider_name: str, secrets: tuple[str, ...]) -> Connection:
     def model(name: str) -> library.Model:
         return library.infer_model(f"{provider_name}:{name}", lambda _: provider)
 
-    return Connection(model, close, secrets, COMMON_EFFORT)
+    return ProviderConnection(model, close, secrets, COMMON_EFFORT)
 
 
 # The cost of a request, by the list prices that genai-prices ships. Imported with the providers: it loads slowly.
@@ -300,7 +304,7 @@ class _Unsupported(ModelFailure):
 
 
 class ProviderModel:
-    def __init__(self, name: str, connection: Connection, stall_seconds: float) -> None:
+    def __init__(self, name: str, connection: ProviderConnection, stall_seconds: float) -> None:
         self.name = name
         self._model = connection.model(name.partition(":")[2])
         self._secrets = connection.secrets

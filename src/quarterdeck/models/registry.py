@@ -12,7 +12,7 @@ from quarterdeck.models.demo import DEMO, DemoModel
 from quarterdeck.models.model import NO_OPTIONS, Model, ModelOptions
 
 if TYPE_CHECKING:
-    from quarterdeck.models.providers import Connection, ProviderModel
+    from quarterdeck.models.providers import ProviderConnection, ProviderModel
 
 # Callers choose the names, so the number of names is unbounded.
 _MAX_MODELS = 64
@@ -22,7 +22,7 @@ class ModelRegistry:
     def __init__(self, settings: ModelSettings) -> None:
         self._settings = settings
         self._catalog = ModelCatalog(settings)
-        self._connections: dict[str, Connection] = {}
+        self._connections: dict[str, ProviderConnection] = {}
         self._demo = DemoModel(settings.demo_pause_seconds, settings.demo_slow_seconds)
         self._models: dict[str, ProviderModel] = {}
         self._connecting = asyncio.Lock()
@@ -52,7 +52,7 @@ class ModelRegistry:
 
         return ProviderModel(full_name, connection, self._settings.stall_seconds)
 
-    async def _connection(self, provider: str) -> "Connection":
+    async def _connection(self, provider: str) -> "ProviderConnection":
         if provider in self._connections:
             return self._connections[provider]
         async with self._connecting:
@@ -61,7 +61,7 @@ class ModelRegistry:
                 self._connections[provider] = await asyncio.to_thread(self._connect, provider)
             return self._connections[provider]
 
-    def _connect(self, provider: str) -> "Connection":
+    def _connect(self, provider: str) -> "ProviderConnection":
         from quarterdeck.models import providers as connections
 
         endpoint = self._catalog.endpoint(provider)

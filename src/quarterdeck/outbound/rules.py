@@ -75,7 +75,7 @@ _FIRST_FREE_PORT = 1024
 _LOOPBACK = IPv4Address("127.0.0.1")
 
 
-class Target(Struct, frozen=True):
+class OutboundTarget(Struct, frozen=True):
     """The parts of a URL. `host` is lower-case ASCII; an IPv6 address has no brackets."""
 
     scheme: str
@@ -91,7 +91,7 @@ class Target(Struct, frozen=True):
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
 
-def read_url(url: str, policy: AddressPolicy, *, field: str = "url") -> Target:
+def read_url(url: str, policy: AddressPolicy, *, field: str = "url") -> OutboundTarget:
     """Raises ServiceError with a message about `field`."""
     match = _URL.fullmatch(url) if len(url) <= MAX_URL_CHARACTERS else None
     authority = _AUTHORITY.fullmatch(match[2]) if match else None
@@ -110,7 +110,7 @@ def read_url(url: str, policy: AddressPolicy, *, field: str = "url") -> Target:
     if address is not None and not (is_exception or policy.allows(host, port, address)):
         raise errors.invalid(f"{field} must have a public address.")
     path = match[3] if match[3].startswith("/") else f"/{match[3]}"
-    return Target(scheme, host, port, path)
+    return OutboundTarget(scheme, host, port, path)
 
 
 def _read_host(text: str, field: str) -> tuple[str, IpAddress | None]:

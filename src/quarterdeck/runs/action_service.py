@@ -13,7 +13,7 @@ from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
-from quarterdeck.core.operation import Refusal, operation
+from quarterdeck.core.operation import ErrorCase, operation
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.db.database import Connection
 from quarterdeck.events.log import lock_session
@@ -97,25 +97,25 @@ async def get_action(access: Access, call: Call[None], action_id: UUID) -> Actio
     idempotent=True,
     session_token=True,
     refusals=(
-        Refusal(
+        ErrorCase(
             "may_not_raise",
             action_rules.may_not_raise(),
             "A session token raises a limit, or a key without `key.manage` raises the daily limit of the workspace.",
             "Use a key, for the daily limit one with `key.manage`, or answer `stop`.",
         ),
-        Refusal(
+        ErrorCase(
             "answered_differently",
             errors.answered_differently("Ada Byron with an API key “deploys”"),
             "Another answer came first.",
             "Read the action: it has the answer, and who gave it.",
         ),
-        Refusal(
+        ErrorCase(
             "action_expired",
             errors.action_expired(),
             "Nobody answered before `expires_at`. It counts as denied.",
             "Send a new input if the call shall be made after all.",
         ),
-        Refusal(
+        ErrorCase(
             "action_cancelled",
             errors.action_cancelled(),
             "The run was cancelled.",

@@ -16,7 +16,7 @@ import psycopg
 from quarterdeck.core import errors, metrics
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.settings import DatabaseSettings, SubmitSettings
-from quarterdeck.core.slots import Places
+from quarterdeck.core.slots import Slots
 from quarterdeck.db import driver_errors
 from quarterdeck.db.database import lock_pause_seconds, make_pool
 from quarterdeck.db.pool import Pool
@@ -160,7 +160,7 @@ class InputBatcher:
         self._locked: dict[UUID, list[PendingInput]] = {}
         # Calls that wait for locks never take the last connection, and those of one owner only a share of the others.
         lock_waits = max(1, database.submit_connections - 1)
-        self._lock_waits = Places(lock_waits, max(1, int(lock_waits * database.workspace_share)))
+        self._lock_waits = Slots(lock_waits, max(1, int(lock_waits * database.workspace_share)))
         self._queue_task: asyncio.Task[None] | None = None
         # asyncio keeps no reference to running tasks.
         self._calls: set[asyncio.Task[None]] = set()

@@ -191,7 +191,7 @@ async def record(
 
 
 async def wait(database: Database, lease: Lease, new: Sequence[NewAction], settings: ActionSettings) -> None:
-    """Ends the attempt: the run waits until these actions have answers. It has no job and leaves its place."""
+    """Ends the attempt: the run waits until these actions have answers. It has no job and leaves its slot."""
 
     async def work(connection: Connection) -> None:
         await events.lock_session(connection, lease.session_id)
@@ -313,7 +313,7 @@ async def _after_cancellation(connection: Connection, run_id: UUID, workspace_id
 
 async def _start_others(connection: Connection, session_id: UUID, workspace_id: UUID) -> None:
     """After the end of a run: its session starts the next pending one, unless a run is active, and a parked run of its
-    workspace gets the free place."""
+    workspace gets the free slot."""
     await store.start_pending(connection, session_id)
     await store.unpark_next(connection, workspace_id)
 

@@ -37,13 +37,13 @@ async def sweep_jobs(database: Database, days: int, batch: int) -> int:
     return await database.in_batches(delete, batch)
 
 
-# Workspaces take turns at the places of workers: which runs must leave theirs, because other workspaces wait.
+# Workspaces take turns at the slots of workers: which runs must leave theirs, because other workspaces wait.
 #
-# The queue itself chooses which run gets a free place (db/functions/turns.sql).
+# The queue itself chooses which run gets a free slot (db/functions/turns.sql).
 
 
 async def runs_to_leave(database: Database, *, no_place_free: bool) -> list[UUID]:
-    """Of all workers. A worker that has a free place asks nobody to leave: it takes a waiting run itself."""
+    """Of all workers. A worker that has a free slot asks nobody to leave: it takes a waiting run itself."""
 
     async def work(connection: Connection) -> list[UUID]:
         if no_place_free:

@@ -59,11 +59,11 @@ WHERE r.state IN ('queued', 'running') AND NOT r.parked AND NOT EXISTS (
 """
 _START_PARKED = """
 WITH waiting AS (
-    SELECT id, session_id, workspace_id, row_number() OVER (PARTITION BY workspace_id ORDER BY id) AS place
+    SELECT id, session_id, workspace_id, row_number() OVER (PARTITION BY workspace_id ORDER BY id) AS number
     FROM runs WHERE parked
 ), chosen AS (
     SELECT w.id, w.session_id FROM waiting w
-    WHERE w.place <= coalesce(%s, 1000000000) - (
+    WHERE w.number <= coalesce(%s, 1000000000) - (
         SELECT count(*) FROM runs r WHERE r.workspace_id = w.workspace_id AND r.state = 'running'
     )
 ), freed AS (
@@ -97,7 +97,7 @@ async def start_parked_runs(connection: Connection, active_per_workspace: int | 
     await connection.execute(_START_PARKED, (active_per_workspace,))
 
 
-# Runs that shall leave their places. The decision is made by the database: db/functions/turns.sql.
+# Runs that shall leave their slots. The decision is made by the database: db/functions/turns.sql.
 
 _ASK_TO_LEAVE = "SELECT ask_runs_to_leave()"
 _LEAVING = """

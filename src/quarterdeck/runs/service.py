@@ -13,7 +13,7 @@ from quarterdeck.core import errors, tracing
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call, fingerprint
 from quarterdeck.core.errors import ServiceError
-from quarterdeck.core.operation import Refusal, operation
+from quarterdeck.core.operation import ErrorCase, operation
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.settings import SubmitSettings
 from quarterdeck.db.database import Connection
@@ -54,31 +54,31 @@ _REFUSALS = {
     idempotent=True,
     session_token=True,
     refusals=(
-        Refusal(
+        ErrorCase(
             "archived",
             errors.archived_session(),
             "The session is archived.",
             "Unarchive the session or use another one.",
         ),
-        Refusal(
+        ErrorCase(
             "contended",
             errors.contended(),
             "The active run changed twice during the request. Nothing was stored.",
             "Retry immediately. Only this conflict has Retry-After.",
         ),
-        Refusal(
+        ErrorCase(
             "run_full",
             errors.run_full(),
             "The active run has too many waiting inputs. Nothing was stored.",
             "Retry after the seconds in Retry-After, or cancel the run.",
         ),
-        Refusal(
+        ErrorCase(
             "too_many_pending",
             errors.too_many_pending(),
             "The session has as many pending runs as the server's settings allow. Nothing was stored.",
             "Send it again after the seconds in Retry-After, or cancel a pending run.",
         ),
-        Refusal(
+        ErrorCase(
             "session_files_full",
             errors.session_files_full(),
             "The attachments exceed the size or the number of files that a session may have. Nothing was stored.",
@@ -242,13 +242,13 @@ async def cancel_run(changes: Changes, call: Call[None], run_id: UUID) -> Answer
     success="The input is discarded.",
     session_token=True,
     refusals=(
-        Refusal(
+        ErrorCase(
             "input_discarded",
             errors.input_discarded(),
             "The input was withdrawn, dropped, or discarded when its run was cancelled.",
             "Nothing: no run will consume it.",
         ),
-        Refusal(
+        ErrorCase(
             "input_in_use",
             errors.input_in_use(),
             "A run has consumed the input, and the run is active, has succeeded or was cancelled.",
@@ -282,31 +282,31 @@ async def discard_input(changes: Changes, call: Call[None], session_id: UUID, in
     idempotent=True,
     session_token=True,
     refusals=(
-        Refusal(
+        ErrorCase(
             "not_retryable",
             errors.not_retryable(),
             "The run has succeeded, or it has not ended.",
             "Send a new input instead.",
         ),
-        Refusal(
+        ErrorCase(
             "another_run_active",
             errors.another_run_active(),
             "The session has an active run.",
             "Wait for its end, or cancel it.",
         ),
-        Refusal(
+        ErrorCase(
             "nothing_to_retry",
             errors.nothing_to_retry(),
             "All inputs of the run were withdrawn or dropped.",
             "Send a new input instead.",
         ),
-        Refusal(
+        ErrorCase(
             "too_much_to_retry",
             errors.too_much_to_retry(),
             "The run consumed more inputs, by number or by size, than may wait in one run.",
             "Send the inputs again one by one.",
         ),
-        Refusal(
+        ErrorCase(
             "archived",
             errors.archived_session(),
             "The session is archived.",

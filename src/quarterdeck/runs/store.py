@@ -288,7 +288,7 @@ JOIN session_events e ON e.session_id = r.session_id AND e.id BETWEEN r.first_in
 _ALL_BYTES = 2**63 - 1
 
 
-class InputEvent(Struct, frozen=True):
+class StoredInputEvent(Struct, frozen=True):
     """An event of one input."""
 
     type: str
@@ -297,9 +297,9 @@ class InputEvent(Struct, frozen=True):
     text_bytes: int
 
 
-async def events_of(connection: Connection, session_id: UUID, input_id: UUID) -> list[InputEvent]:
+async def events_of(connection: Connection, session_id: UUID, input_id: UUID) -> list[StoredInputEvent]:
     rows = await (await connection.execute(_EVENTS, (session_id, str(input_id)))).fetchall()
-    return [InputEvent(*row) for row in rows]
+    return [StoredInputEvent(*row) for row in rows]
 
 
 async def repeated_by(connection: Connection, session_id: UUID, accepted_id: int) -> list[UUID]:
@@ -308,7 +308,7 @@ async def repeated_by(connection: Connection, session_id: UUID, accepted_id: int
     return [UUID(input_id) for (input_id,) in rows]
 
 
-async def waits_in(connection: Connection, session_id: UUID, accepted: InputEvent) -> UUID | None:
+async def waits_in(connection: Connection, session_id: UUID, accepted: StoredInputEvent) -> UUID | None:
     """The run that is to consume the input."""
     values = (session_id, accepted.run_id, accepted.id, accepted.id, accepted.run_id)
     row = await (await connection.execute(_WAITS_IN, values)).fetchone()
@@ -322,12 +322,12 @@ async def withdraw(connection: Connection, run_id: UUID, text_bytes: int) -> boo
     return bool(row[0])
 
 
-async def end_of_run(connection: Connection, session_id: UUID, consumed: InputEvent) -> str | None:
+async def end_of_run(connection: Connection, session_id: UUID, consumed: StoredInputEvent) -> str | None:
     """The type of the event that ended the run, as the log has it: the runs of a fork are only in its log."""
     row = await (await connection.execute(_END_OF_RUN, (session_id, consumed.id, consumed.run_id))).fetchone()
     return None if row is None else row[0]
 
 
-async def forget_words(connection: Connection, session_id: UUID, accepted: InputEvent) -> None:
+async def forget_words(connection: Connection, session_id: UUID, accepted: StoredInputEvent) -> None:
     """The search no longer finds the input."""
     await connection.execute(_FORGET_WORDS, (session_id, accepted.id))

@@ -107,7 +107,7 @@ class Command(Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-class Outcome(Struct, frozen=True):
+class CommandOutcome(Struct, frozen=True):
     # As a shell reports it: 128 + the number of the signal that ended it.
     exit_code: int
     # Why the sandbox ended the command, as a sentence for the model. None: it ended by itself.
@@ -144,7 +144,7 @@ class Sandbox(Protocol):
     async def check(self) -> None:
         """Raises SandboxUnavailable if no command can be run."""
 
-    async def run(self, command: Command) -> Outcome:
+    async def run(self, command: Command) -> CommandOutcome:
         """Runs one command. When this returns or is cancelled, no process of it is left.
 
         An adapter for a remote sandbox copies the folder there before, and back after the command."""

@@ -19,8 +19,8 @@ import msgspec
 from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.adapter import (
     Command,
+    CommandOutcome,
     Descriptors,
-    Outcome,
     Pipes,
     Service,
     finish,
@@ -285,7 +285,7 @@ class Bubblewrap:
         self._cgroups = await asyncio.to_thread(find_parents, self._settings)
         await try_sandbox(self, "bubblewrap")
 
-    async def run(self, command: Command) -> Outcome:
+    async def run(self, command: Command) -> CommandOutcome:
         async with self._cgroup() as cgroup:
             return await self._run(command, cgroup)
 
@@ -313,7 +313,7 @@ class Bubblewrap:
         finally:
             await finish(asyncio.to_thread(cgroup.remove))
 
-    async def _run(self, command: Command, cgroup: Cgroup | None) -> Outcome:
+    async def _run(self, command: Command, cgroup: Cgroup | None) -> CommandOutcome:
         _prepare_mount_points(command)
         process = self._start_command(command, cgroup is not None)
         try:

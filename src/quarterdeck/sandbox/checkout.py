@@ -44,7 +44,7 @@ class DamagedContent(Exception):
     """The store has another content than the manifest says."""
 
 
-class Target(Struct, frozen=True):
+class CheckoutTarget(Struct, frozen=True):
     folder: int
     # The user who gets the files. None: the user of the worker.
     owner: int | None
@@ -52,7 +52,7 @@ class Target(Struct, frozen=True):
     stopped: Callable[[], bool]
 
 
-def checkout(target: Target, wanted: list[ManifestFile], known: dict[str, Known]) -> dict[str, Known]:
+def checkout(target: CheckoutTarget, wanted: list[ManifestFile], known: dict[str, Known]) -> dict[str, Known]:
     """`known`: all files that are in the folder. Returns those that are in it now. After an exception the folder must
     not be used."""
     by_path = {file.path: file for file in wanted}
@@ -104,7 +104,7 @@ def _open_writable(folder: int, path: str) -> int:
     return opened
 
 
-def _write_part(target: Target, part: list[ManifestFile]) -> dict[str, Known]:
+def _write_part(target: CheckoutTarget, part: list[ManifestFile]) -> dict[str, Known]:
     written: dict[str, Known] = {}
     with descriptor(_open_writable(target.folder, part[0].path.rpartition("/")[0])) as parent:
         for file in part:
@@ -114,7 +114,7 @@ def _write_part(target: Target, part: list[ManifestFile]) -> dict[str, Known]:
     return written
 
 
-def _write(target: Target, file: ManifestFile, parent: int) -> Known:
+def _write(target: CheckoutTarget, file: ManifestFile, parent: int) -> Known:
     name = file.path.rpartition("/")[2]
     if file.kind is FileKind.FOLDER:
         with suppress(FileExistsError):
@@ -132,7 +132,7 @@ def _write(target: Target, file: ManifestFile, parent: int) -> Known:
     return Known(_stored(file), signature_of(os.stat(name, dir_fd=parent, follow_symlinks=False)))
 
 
-def _write_content(target: Target, file: ManifestFile, parent: int, name: str) -> None:
+def _write_content(target: CheckoutTarget, file: ManifestFile, parent: int, name: str) -> None:
     assert file.sha256 is not None
     assert file.generation is not None
     digest = hashlib.sha256()
@@ -171,7 +171,7 @@ _BATCH_FILES = 1_000
 _BATCH_BYTES = 32 * 1024 * 1024
 
 
-class Content(Struct, frozen=True):
+class FileCopy(Struct, frozen=True):
     found: Found
     # Before it was read: a file that changes meanwhile differs from it at the next scan.
     signature: Signature
@@ -196,8 +196,8 @@ def batches(files: list[Found]) -> Iterator[list[Found]]:
 
 def read_contents(
     folder: int, batch: list[Found], max_bytes: int, spools: Path, stopped: Callable[[], bool]
-) -> list[Content]:
-    contents: list[Content] = []
+) -> list[FileCopy]:
+    contents: list[FileCopy] = []
     try:
         for found in batch:
             contents.append(_read(folder, found, max_bytes, spools, stopped))
@@ -208,7 +208,7 @@ def read_contents(
     return contents
 
 
-def _read(folder: int, found: Found, max_bytes: int, spools: Path, stopped: Callable[[], bool]) -> Content:
+def _read(folder: int, found: Found, max_bytes: int, spools: Path, stopped: Callable[[], bool]) -> FileCopy:
     digest, size = hashlib.sha256(), 0
     spool = open_spool(spools)
     try:
@@ -225,4 +225,4 @@ def _read(folder: int, found: Found, max_bytes: int, spools: Path, stopped: Call
     except BaseException:
         spool.close()
         raise
-    return Content(found, signature, digest.hexdigest(), size, spool)
+    return FileCopy(found, signature, digest.hexdigest(), size, spool)

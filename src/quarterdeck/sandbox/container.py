@@ -13,7 +13,7 @@ from quarterdeck.core.settings import SandboxSettings, variable
 from quarterdeck.sandbox.adapter import (
     SANDBOX_FOLDER,
     Command,
-    Outcome,
+    CommandOutcome,
     Pipes,
     Service,
     finish,
@@ -53,7 +53,7 @@ class Container:
             raise SandboxUnavailable(f"the program {self._settings.container_command} was not found")
         await try_sandbox(self, "the container")
 
-    async def run(self, command: Command) -> Outcome:
+    async def run(self, command: Command) -> CommandOutcome:
         name = _new_name()
         process = await self._engine(*run_arguments(self._settings, command, name), output=command.output.fileno())
         watcher = Watcher(command, self._settings, None, None)
@@ -65,7 +65,9 @@ class Container:
             raise SandboxUnavailable(f"the container did not start: {last_line(command.output)}")
         if outcome.exit_code == _KILLED and outcome.stopped is None:
             memory = in_units(self._settings.memory_bytes)
-            return Outcome(_KILLED, stopped(f"it was killed, probably since it used more than {memory} of memory"))
+            return CommandOutcome(
+                _KILLED, stopped(f"it was killed, probably since it used more than {memory} of memory")
+            )
         return outcome
 
     @asynccontextmanager

@@ -12,7 +12,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from quarterdeck.blobs.model import Blob
-from quarterdeck.core.errors import Kind, ServiceError
+from quarterdeck.core.errors import ErrorKind, ServiceError
 from quarterdeck.core.logging import log
 from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.adapter import SANDBOX_FOLDER, Sandbox
@@ -22,8 +22,8 @@ from quarterdeck.sandbox.manifest import parents_of_all
 from quarterdeck.sandbox.model import Refusal
 from quarterdeck.sandbox.scan import RESERVED
 from quarterdeck.sandbox.session_folder import SessionFolder
-from quarterdeck.skills.model import ManifestFile, shown
-from quarterdeck.skills.session_skills import SessionSkill, SkillReader
+from quarterdeck.skills.model import SkillFile, shown
+from quarterdeck.skills.session_skills import RunSkill, SkillReader
 
 # The skills of sessions as folders: unpacked once for each worker, read-only in the sandbox.
 
@@ -41,7 +41,7 @@ class SkillFolders:
         self._unpacked: OrderedDict[Blob, asyncio.Task[Path]] = OrderedDict()
         self._holders: Counter[Blob] = Counter()
 
-    async def hold(self, skill: SessionSkill) -> Path:
+    async def hold(self, skill: RunSkill) -> Path:
         """Until `release`."""
         archive = skill.archive
         assert archive is not None
@@ -78,7 +78,7 @@ class SkillFolders:
             if not task.cancelled() and task.exception() is None:
                 self._folders.remove_later(task.result())
 
-    async def _unpack(self, skill: SessionSkill) -> Path:
+    async def _unpack(self, skill: RunSkill) -> Path:
         assert skill.archive is not None
         files = await self._reader.files(skill)
         target = self._folders.skills / f"{skill.archive.sha256}-{secrets.token_hex(4)}"
@@ -101,7 +101,7 @@ class _Writer:
             file.write(piece)
 
 
-def _make_files(target: Path, files: list[ManifestFile]) -> None:
+def _make_files(target: Path, files: list[SkillFile]) -> None:
     """The paths were checked when the bundle was pushed."""
     target.mkdir()
     for file in files:
@@ -116,7 +116,7 @@ def _make_files(target: Path, files: list[ManifestFile]) -> None:
 class MountedSkills:
     """The skills of one run, by the names of their folders."""
 
-    def __init__(self, folders: SkillFolders, skills: Mapping[str, SessionSkill]) -> None:
+    def __init__(self, folders: SkillFolders, skills: Mapping[str, RunSkill]) -> None:
         self._folders = folders
         self._skills = skills
         self._held: dict[str, Path] = {}
@@ -133,7 +133,7 @@ class MountedSkills:
             try:
                 self._held[name] = await self._folders.hold(skill)
             except ServiceError as fault:
-                if fault.kind is not Kind.INTERNAL:
+                if fault.kind is not ErrorKind.INTERNAL:
                     raise
                 log.warning("a skill could not be unpacked", exc_info=fault)
                 raise Refusal(f'the files of "{RESERVED}/{name}" cannot be read.') from fault
@@ -169,10 +169,12 @@ def folder_names(names: Iterable[str]) -> dict[str, str]:
 T = TypeVar("T")
 
 
-class Place(Struct, frozen=True):
+class RunSandbox(Struct, frozen=True):
+    """What the tools of one run work with."""
+
     session_folder: SessionFolder
     skills: MountedSkills
-    sandbox: Sandbox
+    adapter: Sandbox
     settings: SandboxSettings
     # Largest size of a result.
     result_bytes: int

@@ -88,7 +88,7 @@ def scan(folder: int, settings: SandboxSettings, owner: int, stopped: Callable[[
     """Raises OutOfBounds as soon as the folder has more than a session may have. `owner`: the only user whose files are
     stored."""
     make_writable(folder)
-    walk = _Walk(folder, settings, owner)
+    walk = _FolderScan(folder, settings, owner)
     while walk.folders:
         if stopped():
             raise InterruptedError
@@ -104,7 +104,7 @@ def _target(folder: int, name: str, path: str) -> str:
         raise Changed(path) from fault
 
 
-class _Walk:
+class _FolderScan:
     """Not recursive, and with one open folder at a time: folders can be nested deeply."""
 
     def __init__(self, root: int, settings: SandboxSettings, owner: int) -> None:

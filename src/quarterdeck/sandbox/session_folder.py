@@ -8,7 +8,7 @@ from uuid import UUID
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.service import NewBlob
 from quarterdeck.core.settings import SandboxSettings
-from quarterdeck.sandbox.checkout import Content, Target, batches, checkout, read_contents
+from quarterdeck.sandbox.checkout import CheckoutTarget, FileCopy, batches, checkout, read_contents
 from quarterdeck.sandbox.folders import Folder, Folders
 from quarterdeck.sandbox.manifest import FileChanges, FileKind, Manifest, StoredFile
 from quarterdeck.sandbox.model import Refusal
@@ -115,7 +115,7 @@ class SessionFolder:
         if folder.revision == revision:
             return folder
         manifest = await self._stored.manifest()
-        target = Target(folder.descriptor, folder.owner, self._stored.blobs, folder.is_discarded)
+        target = CheckoutTarget(folder.descriptor, folder.owner, self._stored.blobs, folder.is_discarded)
         folder.files = await self._run(folder, lambda: checkout(target, manifest.files, folder.files))
         folder.revision = manifest.revision
         return folder
@@ -156,7 +156,7 @@ class SessionFolder:
         folder.files = files
         return FileChanges(written, deleted) if written or deleted else None
 
-    async def _store(self, folder: Folder, batch: list[Found], there: set[str | None]) -> list[Content]:
+    async def _store(self, folder: Folder, batch: list[Found], there: set[str | None]) -> list[FileCopy]:
         """The contents, whose spools are closed. `there`: SHA-256 of contents that need not be stored."""
         contents = await self.folders.run(
             folder,
@@ -174,7 +174,7 @@ class SessionFolder:
         return contents
 
 
-def _stored_file(found: Found, content: Content | None = None) -> StoredFile:
+def _stored_file(found: Found, content: FileCopy | None = None) -> StoredFile:
     signature = found.signature if content is None else content.signature
     return StoredFile(
         path=found.path,

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from quarterdeck.core.logging import log
 from quarterdeck.core.settings import SandboxSettings
-from quarterdeck.sandbox.adapter import Command, Outcome, Service
+from quarterdeck.sandbox.adapter import Command, CommandOutcome, Service
 from quarterdeck.sandbox.cgroups import OWN_PROCESSES, Cgroup
 
 # What the processes of a sandbox use, read from the /proc that they see themselves: it lists no others.
@@ -31,13 +31,13 @@ _TEMPORARY = ("tmp", "dev/shm")
 _INODE_BYTES = 1024
 
 
-class Usage(Struct, frozen=True):
+class ResourceUsage(Struct, frozen=True):
     # With threads.
     processes: int
     memory_bytes: int
 
 
-def usage(pid: int, max_memory_bytes: int) -> Usage:
+def usage(pid: int, max_memory_bytes: int) -> ResourceUsage:
     """Memory that several processes share is counted once for each, unless that exceeds the bound."""
     root = Path(f"/proc/{pid}/root")
     processes = 0
@@ -52,7 +52,7 @@ def usage(pid: int, max_memory_bytes: int) -> Usage:
         memory = _temporary_bytes(root) + 1024 * sum(
             fields.get("Pss_Anon", 0) + fields.get("Pss_Shmem", 0) for fields in exact
         )
-    return Usage(processes, memory)
+    return ResourceUsage(processes, memory)
 
 
 def deleted_bytes(pid: int, device: int) -> int:
@@ -296,17 +296,17 @@ class ServiceWatcher(Struct, frozen=True):
         return None
 
 
-async def outcome_of(end: Coroutine[Any, Any, int], watcher: Watcher, seconds: float) -> Outcome:
+async def outcome_of(end: Coroutine[Any, Any, int], watcher: Watcher, seconds: float) -> CommandOutcome:
     """Of a command whose `end` gives its exit code. If the outcome is `stopped`, the caller has to end it."""
     ended = asyncio.create_task(end)
     exceeded = asyncio.create_task(watcher.watch())
     try:
         await asyncio.wait({ended, exceeded}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if ended.done():
-            return Outcome(ended.result(), await asyncio.to_thread(watcher.reason_at_end))
+            return CommandOutcome(ended.result(), await asyncio.to_thread(watcher.reason_at_end))
         if exceeded.done():
-            return Outcome(_KILLED, _reason(exceeded))
-        return Outcome(_KILLED, stopped(f"it ran for more than {seconds:g} s"))
+            return CommandOutcome(_KILLED, _reason(exceeded))
+        return CommandOutcome(_KILLED, stopped(f"it ran for more than {seconds:g} s"))
     finally:
         for task in (ended, exceeded):
             task.cancel()

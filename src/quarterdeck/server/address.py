@@ -32,10 +32,12 @@ def free_address(host: str, port: int, wait_seconds: float = RELEASE_SECONDS) ->
 
 
 def _bind_once(host: str, port: int) -> tuple[str, int]:
-    family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    family, _, _, _, socket_address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
+        0
+    ]
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind(place)
+        probe.bind(socket_address)
         # On Linux two sockets with SO_REUSEADDR can be bound to one address until one of them listens.
         probe.listen()
         address, bound_port = probe.getsockname()[:2]

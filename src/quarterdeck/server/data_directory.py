@@ -146,8 +146,8 @@ class Cluster:
         # A comma separates hosts in a libpq address.
         if len(socket_path) <= SOCKET_PATH_BYTES and b"," not in socket_path:
             return self.pgdata
-        place = self.data_dir.stat()
-        name = hashlib.sha256(f"{place.st_dev}:{place.st_ino}".encode()).hexdigest()[:16]
+        status = self.data_dir.stat()
+        name = hashlib.sha256(f"{status.st_dev}:{status.st_ino}".encode()).hexdigest()[:16]
         # Not tempfile.gettempdir(): every process must find the same folder, whatever its TMPDIR.
         return Path("/tmp") / f"quarterdeck-{name}"  # noqa: S108 - created with mode 0700, and refused if another user owns it
 
@@ -202,11 +202,11 @@ def prepare(cluster: Cluster) -> Account | None:
 
 
 def _server_account(cluster: Cluster) -> Account | None:
-    place = cluster.pgdata if cluster.pgdata.exists() else cluster.data_dir
-    owner = place.stat().st_uid
+    folder = cluster.pgdata if cluster.pgdata.exists() else cluster.data_dir
+    owner = folder.stat().st_uid
     if os.geteuid() != 0:
-        if place == cluster.pgdata and owner != os.geteuid():
-            raise EmbeddedError(f"{place} belongs to another user (uid {owner}): run as that user or as root")
+        if folder == cluster.pgdata and owner != os.geteuid():
+            raise EmbeddedError(f"{folder} belongs to another user (uid {owner}): run as that user or as root")
         return None
     if owner != 0:
         try:

@@ -30,7 +30,7 @@ from quarterdeck.server.data_directory import (
 )
 from quarterdeck.server.postgres_passwords import make_password
 
-__all__ = ["Claim", "EmbeddedError", "app_password", "app_url", "error_of", "exists", "running", "start_guard"]
+__all__ = ["EmbeddedError", "PostgresClaim", "app_password", "app_url", "error_of", "exists", "running", "start_guard"]
 
 POLL_SECONDS = 0.05
 # Enough to replay the WAL after a crash on a slow disk. A server that fails is noticed earlier: its guard ends.
@@ -44,7 +44,7 @@ _left_running: list[subprocess.Popen[str]] = []
 @contextmanager
 def running(data_dir: Path, max_connections: int | None = None) -> Iterator[str]:
     """The address of the server. Starts it if necessary, and stops it afterwards unless another process uses it."""
-    claim = Claim(data_dir, max_connections)
+    claim = PostgresClaim(data_dir, max_connections)
     try:
         claim.wait_until_ready()
         yield claim.url
@@ -85,7 +85,7 @@ def start_guard(data_dir: Path, max_connections: int | None = None) -> subproces
     )
 
 
-class Claim:
+class PostgresClaim:
     """One user of the server. Taken before the server is searched for, released after its last use."""
 
     def __init__(self, data_dir: Path, max_connections: int | None = None) -> None:

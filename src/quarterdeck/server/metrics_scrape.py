@@ -22,7 +22,7 @@ from quarterdeck import __version__
 from quarterdeck.core.settings import Settings
 from quarterdeck.runs.action_model import ActionKind
 from quarterdeck.runs.model import RunState
-from quarterdeck.server.metrics_store import Connection, Figures, read_counts, read_figures
+from quarterdeck.server.metrics_store import Figures, MetricsConnection, read_counts, read_figures
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class DatabaseFigures:
         return figures
 
 
-def read_all(connection: Connection, role: str, lease_seconds: float) -> Figures:
+def read_all(connection: MetricsConnection, role: str, lease_seconds: float) -> Figures:
     """Without counts if there are too many rows to count them in time."""
     figures = read_figures(connection, role, lease_seconds)
     try:

@@ -6,7 +6,7 @@ import psycopg
 from msgspec import Struct
 from psycopg import sql
 
-Connection = psycopg.Connection[tuple[Any, ...]]
+MetricsConnection = psycopg.Connection[tuple[Any, ...]]
 
 # Within the transaction only, which PgBouncer requires too. A scrape must end within a few seconds.
 _LIMIT = "SET LOCAL statement_timeout = '2s'"
@@ -58,7 +58,7 @@ class Figures(Struct, frozen=True):
     counts: Counts | None = None
 
 
-def read_figures(connection: Connection, role: str, lease_seconds: float) -> Figures:
+def read_figures(connection: MetricsConnection, role: str, lease_seconds: float) -> Figures:
     """Without counts. The current transaction gets the rights of the role. `lease_seconds`: a worker without a
     heartbeat for this long does not count."""
     connection.read_only = True
@@ -70,7 +70,7 @@ def read_figures(connection: Connection, role: str, lease_seconds: float) -> Fig
     return Figures(max(0.0, oldest_seconds), workers, connections, max_connections)
 
 
-def read_counts(connection: Connection) -> Counts:
+def read_counts(connection: MetricsConnection) -> Counts:
     """After `read_figures`, in the same transaction."""
     (queued_jobs,) = _one(connection, _QUEUE)
     return Counts(
@@ -80,7 +80,7 @@ def read_counts(connection: Connection) -> Counts:
     )
 
 
-def _one(connection: Connection, query: str, *values: object) -> tuple[Any, ...]:
+def _one(connection: MetricsConnection, query: str, *values: object) -> tuple[Any, ...]:
     row = connection.execute(query.encode(), values).fetchone()
     assert row is not None
     return row

@@ -211,7 +211,7 @@ class _Supervisor:
         self._lifeline_reader, self._lifeline_writer = os.pipe()
         self._children: list[Child] = []
         self._api: Child | None = None
-        self._claim: embedded_postgres.Claim | None = None
+        self._claim: embedded_postgres.PostgresClaim | None = None
         self._postgres: Child | None = None
         self._metrics = ExitStack()
 
@@ -228,7 +228,7 @@ class _Supervisor:
         if database.session_url is not None:
             return database.owner_url or database.session_url
         data_dir, connections = self._settings.data_dir, embedded_max_connections(self._settings)
-        self._claim = embedded_postgres.Claim(data_dir, connections)
+        self._claim = embedded_postgres.PostgresClaim(data_dir, connections)
         start_guard = partial(embedded_postgres.start_guard, data_dir, connections)
         self._postgres = Child("postgres", start_guard, embedded_postgres.error_of)
         self._claim.wait_until_ready()

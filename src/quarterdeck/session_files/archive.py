@@ -23,8 +23,8 @@ _TYPES = {FileKind.FILE: tarfile.REGTYPE, FileKind.LINK: tarfile.SYMTYPE, FileKi
 class Archives:
     """`threads`: compressing is done in as many, so that archives cannot use all processors of a host."""
 
-    def __init__(self, store: BlobStore, threads: int) -> None:
-        self._store = store
+    def __init__(self, blob_store: BlobStore, threads: int) -> None:
+        self._blob_store = blob_store
         self._threads = ThreadPoolExecutor(threads, "archive")
 
     def close(self) -> None:
@@ -57,7 +57,7 @@ class Archives:
                 continue
             assert file.generation is not None
             blob = Blob(file.sha256, file.generation)
-            async with aclosing(blobs.pieces(self._store, blob, 0, file.bytes)) as content:
+            async with aclosing(blobs.pieces(self._blob_store, blob, 0, file.bytes)) as content:
                 async for piece in content:
                     yield piece
             yield bytes(-file.bytes % tarfile.BLOCKSIZE)

@@ -14,15 +14,15 @@ from quarterdeck.blobs.model import Blob
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.call import Call
-from quarterdeck.core.operation import Query, Refusal, operation
+from quarterdeck.core.operation import ErrorCase, Query, operation
 from quarterdeck.core.queries import Path
-from quarterdeck.http.downloads import Content, Downloads, safe_name
+from quarterdeck.http.downloads import DownloadContent, Downloads, safe_name
 from quarterdeck.http.request import BYTES, GZIP, Request
 from quarterdeck.session_files import service
 from quarterdeck.session_files.archive import Archives
 
 
-class FileQuery(Query, frozen=True):
+class SessionFileQuery(Query, frozen=True):
     path: Annotated[Path, Meta(description="Path of the file, as in the list.", examples=["report/summary.md"])]
 
 
@@ -35,7 +35,7 @@ class FileQuery(Query, frozen=True):
     success="The content of the file.",
     session_token=True,
     refusals=(
-        Refusal(
+        ErrorCase(
             "no_session_file",
             errors.not_found("file"),
             "The session has no file at this path, or the path is a folder or a link that leads to no file.",
@@ -46,21 +46,21 @@ class FileQuery(Query, frozen=True):
 async def download_session_file(
     request: Request,
     access: Access,
-    store: BlobStore,
+    blob_store: BlobStore,
     downloads: Downloads,
     call: Call[None],
     session_id: UUID,
-    query: FileQuery,
+    query: SessionFileQuery,
 ) -> Response:
     file = await service.find_session_file(access, call, session_id, query.path)
     assert file.sha256 is not None
     assert file.generation is not None
-    content = Content(
+    content = DownloadContent(
         media_type=BYTES,
         sha256=file.sha256,
         size=file.bytes,
         file_name=safe_name(query.path.rpartition("/")[2]),
-        pieces=partial(blobs.pieces, store, Blob(file.sha256, file.generation)),
+        pieces=partial(blobs.pieces, blob_store, Blob(file.sha256, file.generation)),
     )
     return downloads.respond(request, content)
 

@@ -45,7 +45,7 @@ SELECT s.files_revision, (
     SELECT coalesce(json_agg(json_build_object(
         'path', f.path, 'kind', f.kind, 'sha256', encode(f.sha256, 'hex'), 'bytes', f.bytes, 'mode', f.mode,
         'target', f.target, 'modified_at', f.modified_at, 'generation', b.generation) ORDER BY f.path), '[]')::text
-    FROM session_files f LEFT JOIN bundles b ON b.sha256 = f.sha256 WHERE f.session_id = s.id
+    FROM session_files f LEFT JOIN blobs b ON b.sha256 = f.sha256 WHERE f.session_id = s.id
 )
 FROM sessions s WHERE s.id = %s
 """
@@ -56,7 +56,7 @@ WHERE session_id = %s AND path > %s AND path >= %s AND starts_with(path, %s) ORD
 """
 _GET = """
 SELECT f.path, f.kind, f.sha256, f.bytes, f.mode, f.target, f.modified_at, b.generation
-FROM session_files f LEFT JOIN bundles b ON b.sha256 = f.sha256 WHERE f.session_id = %s AND f.path = %s
+FROM session_files f LEFT JOIN blobs b ON b.sha256 = f.sha256 WHERE f.session_id = %s AND f.path = %s
 """
 _LINKS = "SELECT path, target FROM session_files WHERE session_id = %s AND kind = 'link'"
 _TITLE = "SELECT title FROM sessions WHERE id = %s"

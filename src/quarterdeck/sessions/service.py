@@ -18,7 +18,7 @@ from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
-from quarterdeck.core.operation import Refusal, operation
+from quarterdeck.core.operation import ErrorCase, operation
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.queries import ArchivedQuery, Text
 from quarterdeck.core.settings import ForkSettings
@@ -126,7 +126,7 @@ async def create_session(
     idempotent=True,
     etag=True,
     refusals=(
-        Refusal(
+        ErrorCase(
             "fork_too_large",
             errors.fork_too_large(),
             "The log that would be copied has more events or bytes than the server's settings allow.",

@@ -13,7 +13,7 @@ from quarterdeck.core import errors, secrets
 from quarterdeck.core.actors import CredentialKind, Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
-from quarterdeck.core.operation import Refusal, operation
+from quarterdeck.core.operation import ErrorCase, operation
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.settings import KeySettings, TokenSettings
 from quarterdeck.db.database import Connection
@@ -70,7 +70,7 @@ async def list_session_tokens(
     success="The new token, which is shown only once.",
     idempotent=True,
     refusals=(
-        Refusal(
+        ErrorCase(
             "exceeds_caller",
             errors.exceeds_caller("The lifetime must not exceed that of the calling key."),
             "The token would have a longer lifetime than the calling key.",

@@ -15,7 +15,7 @@ from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills import tar
 from quarterdeck.skills.frontmatter import read_frontmatter
 from quarterdeck.skills.gunzip import Gunzip
-from quarterdeck.skills.model import Bundle, BundleError, Manifest, ManifestFile, shown
+from quarterdeck.skills.model import Bundle, BundleError, SkillFile, SkillManifest, shown
 from quarterdeck.skills.paths import bundle_path, check_collisions, check_portable
 
 SKILL_MD = "SKILL.md"
@@ -26,7 +26,7 @@ Take = Callable[[bytes], object]
 
 class Archive(Struct, frozen=True):
     # Sorted by path. For UTF-8 that is the order of the bytes, too.
-    files: list[ManifestFile]
+    files: list[SkillFile]
     # Every path that has an entry, and whether it is a directory.
     directories: dict[str, bool]
     skill_md: bytes | None
@@ -43,7 +43,7 @@ def read_bundle(source: Source, limits: BundleSettings) -> Bundle:
         raise missing_skill_md(archive.directories)
     return Bundle(
         frontmatter=read_frontmatter(archive.skill_md, limits),
-        manifest=Manifest(archive.files, archive.unpacked_bytes, archive.archive_sha256),
+        manifest=SkillManifest(archive.files, archive.unpacked_bytes, archive.archive_sha256),
         bundle_bytes=archive.archive_bytes,
     )
 
@@ -64,7 +64,7 @@ def missing_skill_md(directories: Mapping[str, bool]) -> BundleError:
 
 def read_archive(source: Source, limits: BundleSettings) -> Archive:
     skill_md = bytearray()
-    walk = _Walk(Gunzip(source, limits), limits, {SKILL_MD: skill_md.extend}.get)
+    walk = _TarWalk(Gunzip(source, limits), limits, {SKILL_MD: skill_md.extend}.get)
     while walk.next_entry():
         pass
     walk.finish()
@@ -81,29 +81,29 @@ def read_archive(source: Source, limits: BundleSettings) -> Archive:
     )
 
 
-def take_files(source: Source, limits: BundleSettings, takers: Mapping[str, Take]) -> dict[str, ManifestFile]:
+def take_files(source: Source, limits: BundleSettings, takers: Mapping[str, Take]) -> dict[str, SkillFile]:
     """Passes each of these files to its taker. Returns those that were found, by path. Stops reading after the last."""
-    walk = _Walk(Gunzip(source, limits), limits, takers.get)
+    walk = _TarWalk(Gunzip(source, limits), limits, takers.get)
     while len(walk.taken) < len(takers) and walk.next_entry():
         pass
     return walk.taken
 
 
-def take_all(source: Source, limits: BundleSettings, take: Take) -> list[ManifestFile]:
+def take_all(source: Source, limits: BundleSettings, take: Take) -> list[SkillFile]:
     """Passes the content of all files to `take`, one after the other. Returns the files in this order."""
-    walk = _Walk(Gunzip(source, limits), limits, lambda _: take)
+    walk = _TarWalk(Gunzip(source, limits), limits, lambda _: take)
     while walk.next_entry():
         pass
     return walk.files
 
 
-class _Walk:
+class _TarWalk:
     def __init__(self, stream: Gunzip, limits: BundleSettings, taker_of: Callable[[str], Take | None]) -> None:
         self.stream = stream
-        self.files: list[ManifestFile] = []
+        self.files: list[SkillFile] = []
         self.directories: dict[str, bool] = {}
         # Files that were passed to their takers.
-        self.taken: dict[str, ManifestFile] = {}
+        self.taken: dict[str, SkillFile] = {}
         self.unpacked_bytes = 0
         self._taker_of = taker_of
         self._limits = limits
@@ -197,7 +197,7 @@ class _Walk:
         if left:
             raise _truncated(path)
         self._skip_padding(header.size, path)
-        file = ManifestFile(path, header.size, sha256.hexdigest(), header.executable)
+        file = SkillFile(path, header.size, sha256.hexdigest(), header.executable)
         self.files.append(file)
         if take is not None:
             self.taken[path] = file

@@ -18,7 +18,7 @@ _FINISH = "UPDATE bundle_blocks SET block_index = %s WHERE id = %s"
 _UNUSED = """
 SELECT k.id, k.bundle_sha256 FROM bundle_blocks k
 WHERE (k.block_index IS NULL AND k.created_at < clock_timestamp() - make_interval(hours => %s))
-   OR NOT EXISTS (SELECT FROM bundles b WHERE b.sha256 = k.bundle_sha256 AND b.generation = k.bundle_generation)
+   OR NOT EXISTS (SELECT FROM blobs b WHERE b.sha256 = k.bundle_sha256 AND b.generation = k.bundle_generation)
 LIMIT %s
 """
 _BETWEEN = """

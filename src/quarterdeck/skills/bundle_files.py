@@ -24,12 +24,12 @@ from quarterdeck.blobs.service import open_spool, spool_folder
 from quarterdeck.core import errors
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import BundleSettings
-from quarterdeck.core.slots import Places, hold_place
+from quarterdeck.core.slots import Slots, hold_slot
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.skills import blocks_store
 from quarterdeck.skills.archive import Take, take_all, take_files
 from quarterdeck.skills.blocks import BLOCK_BYTES, BlockIndex, BlockWriter, unpack_block
-from quarterdeck.skills.model import BundleError, ManifestFile, StoredBundle
+from quarterdeck.skills.model import BundleError, SkillFile, StoredBundle
 from quarterdeck.skills.uploads import SharedThreads
 
 T = TypeVar("T")
@@ -39,17 +39,17 @@ _TIME_FACTOR = 10
 
 
 class _Blocks(Struct, frozen=True):
-    # Part of their name in the bundle store.
+    # Part of their name in the blob store.
     id: UUID
     index: BlockIndex
 
 
 class BundleFiles:
     def __init__(
-        self, database: Database, bundles: BlobStore, settings: BundleSettings, data_dir: Path, read_threads: int
+        self, database: Database, blob_store: BlobStore, settings: BundleSettings, data_dir: Path, read_threads: int
     ) -> None:
         self._database = database
-        self._bundles = bundles
+        self._blob_store = blob_store
         self._settings = settings
         more_seconds = settings.unpacking_seconds * _TIME_FACTOR
         self._limits = msgspec.structs.replace(settings, unpacking_seconds=more_seconds)
@@ -57,13 +57,11 @@ class BundleFiles:
         self._read_threads = SharedThreads(read_threads, settings.per_workspace(read_threads), "downloads")
         # A thread of its own: a build takes up to a few seconds, which must not delay reads.
         self._build_thread = SharedThreads(1, 1, "builds")
-        self._build_places = Places(settings.block_builds, settings.per_workspace(settings.block_builds))
+        self._build_slots = Slots(settings.block_builds, settings.per_workspace(settings.block_builds))
         # Builds under way, by archive: all who want to read the bundle wait for the same one.
         self._builds: dict[Blob, asyncio.Task[_Blocks]] = {}
 
-    async def pieces(
-        self, bundle: StoredBundle, file: ManifestFile, start: int, end: int
-    ) -> AsyncGenerator[bytes, None]:
+    async def pieces(self, bundle: StoredBundle, file: SkillFile, start: int, end: int) -> AsyncGenerator[bytes, None]:
         """The bytes `start` to `end` of one file. A reader holds one piece, however long it takes to read it. The last
         piece of a whole file is not returned unless the SHA-256 is right."""
         digest = hashlib.sha256() if end - start == file.bytes else None
@@ -76,9 +74,7 @@ class BundleFiles:
                         raise errors.internal() from _damaged(file)
                 yield piece
 
-    async def _pieces(
-        self, bundle: StoredBundle, file: ManifestFile, start: int, end: int
-    ) -> AsyncGenerator[bytes, None]:
+    async def _pieces(self, bundle: StoredBundle, file: SkillFile, start: int, end: int) -> AsyncGenerator[bytes, None]:
         blocks = await self._blocks(bundle)
         if blocks is None:
             for at in range(start, end, BLOCK_BYTES):
@@ -94,7 +90,7 @@ class BundleFiles:
             yield piece
             at += len(piece)
 
-    async def read_files(self, bundle: StoredBundle, files: Collection[ManifestFile]) -> dict[str, bytes]:
+    async def read_files(self, bundle: StoredBundle, files: Collection[SkillFile]) -> dict[str, bytes]:
         """Whole files, by path. They are in memory together."""
         blocks = await self._blocks(bundle) if files else None
         if blocks is None:
@@ -117,21 +113,21 @@ class BundleFiles:
 
     async def _read_block(self, bundle: StoredBundle, blocks: _Blocks, block: int) -> bytes:
         try:
-            stored = await self._bundles.read(bundle.archive.sha256, blocks.id, *blocks.index.span(block))
+            stored = await self._blob_store.read(bundle.archive.sha256, blocks.id, *blocks.index.span(block))
             return await self._in_thread(bundle, lambda: unpack_block(blocks.index, block, stored))
         except (BundleError, FileNotFoundError) as fault:
             raise errors.internal() from fault
 
-    async def _unpack(self, bundle: StoredBundle, files: Collection[ManifestFile]) -> dict[str, bytes]:
+    async def _unpack(self, bundle: StoredBundle, files: Collection[SkillFile]) -> dict[str, bytes]:
         contents = {file.path: bytearray() for file in files}
         await self.unpack(bundle, files, {path: content.extend for path, content in contents.items()})
         return {path: bytes(content) for path, content in contents.items()}
 
-    async def unpack(self, bundle: StoredBundle, files: Collection[ManifestFile], takers: Mapping[str, Take]) -> None:
+    async def unpack(self, bundle: StoredBundle, files: Collection[SkillFile], takers: Mapping[str, Take]) -> None:
         """Passes whole files to their takers, in a thread. After an exception, what they have got must not be used."""
 
-        def unpack() -> dict[str, ManifestFile]:
-            with self._bundles.open(bundle.archive.sha256, bundle.archive.generation) as source:
+        def unpack() -> dict[str, SkillFile]:
+            with self._blob_store.open(bundle.archive.sha256, bundle.archive.generation) as source:
                 return take_files(source, self._limits, takers)
 
         try:
@@ -173,7 +169,7 @@ class BundleFiles:
         """The row that names the blocks is complete only after they are stored. Another process may build at the same
         time: then there are two, and one of them is read."""
         archive, wait_seconds = bundle.archive, self._settings.upload_wait_seconds
-        async with hold_place(self._build_places, bundle.workspace_id, wait_seconds, "builds"):
+        async with hold_slot(self._build_slots, bundle.workspace_id, wait_seconds, "builds"):
             with open_spool(spool_folder(self._data_dir)) as spool:
                 try:
                     index = await self._build_thread.run(
@@ -190,15 +186,15 @@ class BundleFiles:
                     return await blocks_store.finish(connection, blocks.id, msgspec.msgpack.encode(index))
 
                 await self._database.statement(add, repeatable=True, owner=bundle.workspace_id)
-                await self._bundles.put(archive.sha256, blocks.id, spool)
+                await self._blob_store.put(archive.sha256, blocks.id, spool)
                 if not await self._database.statement(finish, repeatable=True, owner=bundle.workspace_id):
-                    await self._bundles.delete(archive.sha256, blocks.id)
+                    await self._blob_store.delete(archive.sha256, blocks.id)
                     raise errors.unavailable()
         return blocks
 
     def _write_blocks(self, bundle: StoredBundle, spool: IO[bytes]) -> BlockIndex:
         writer = BlockWriter(spool)
-        with self._bundles.open(bundle.archive.sha256, bundle.archive.generation) as source:
+        with self._blob_store.open(bundle.archive.sha256, bundle.archive.generation) as source:
             found = take_all(source, self._limits, writer.write)
         if sorted(found, key=lambda file: file.path) != bundle.files:
             raise BundleError("the stored archive does not match its manifest.")
@@ -214,5 +210,5 @@ class BundleFiles:
         self._build_thread.close()
 
 
-def _damaged(file: ManifestFile) -> BundleError:
+def _damaged(file: SkillFile) -> BundleError:
     return BundleError("the stored file does not match the manifest.", path=file.path)

@@ -17,7 +17,7 @@ _NO_FILE = "/dev/null"
 _NO_NEWLINE = "\n\\ No newline at end of file\n"
 
 
-class Change(Struct, frozen=True):
+class LineChange(Struct, frozen=True):
     """Lines of `base` that lines of `head` replace. Ends are exclusive."""
 
     base_start: int
@@ -38,12 +38,12 @@ def unified_diff(path: str, base: str | None, head: str | None) -> str:
     return "".join([f"--- {old}\n+++ {new}\n", *hunks])
 
 
-def changes(base: Sequence[str], head: Sequence[str]) -> list[Change]:
-    found: list[Change] = []
+def changes(base: Sequence[str], head: Sequence[str]) -> list[LineChange]:
+    found: list[LineChange] = []
     base_at = head_at = 0
     for base_start, head_start, length in [*sorted(_matches(base, head)), (len(base), len(head), 0)]:
         if base_at < base_start or head_at < head_start:
-            found.append(Change(base_at, base_start, head_at, head_start))
+            found.append(LineChange(base_at, base_start, head_at, head_start))
         base_at, head_at = base_start + length, head_start + length
     return found
 
@@ -94,8 +94,8 @@ def _anchors(
     base: Sequence[str], low: int, high: int, head: Sequence[str], other_low: int, other_high: int
 ) -> list[tuple[int, int]]:
     """Lines that occur once in both texts: their longest chain in the same order (patience sorting)."""
-    places, others = _once(base, low, high), _once(head, other_low, other_high)
-    pairs = [(line, others[text]) for text, line in places.items() if text in others]
+    positions, others = _once(base, low, high), _once(head, other_low, other_high)
+    pairs = [(line, others[text]) for text, line in positions.items() if text in others]
     # For each length, the chain with the smallest end: its last line in `head`, and the index of its last pair.
     ends: list[int] = []
     last: list[int] = []
@@ -118,19 +118,19 @@ def _anchors(
 
 def _once(lines: Sequence[str], low: int, high: int) -> dict[str, int]:
     """Line numbers of the lines that occur once from `low` to `high`, in order."""
-    places: dict[str, int] = {}
+    positions: dict[str, int] = {}
     repeated: set[str] = set()
     for at in range(low, high):
-        if lines[at] in places:
+        if lines[at] in positions:
             repeated.add(lines[at])
         else:
-            places[lines[at]] = at
-    return {text: at for text, at in places.items() if text not in repeated}
+            positions[lines[at]] = at
+    return {text: at for text, at in positions.items() if text not in repeated}
 
 
-def _groups(found: list[Change]) -> Iterator[list[Change]]:
+def _groups(found: list[LineChange]) -> Iterator[list[LineChange]]:
     """Changes whose contexts overlap form one hunk."""
-    group: list[Change] = []
+    group: list[LineChange] = []
     for change in found:
         if group and change.base_start - group[-1].base_end > 2 * _CONTEXT_LINES:
             yield group
@@ -140,7 +140,7 @@ def _groups(found: list[Change]) -> Iterator[list[Change]]:
         yield group
 
 
-def _hunk(base: Sequence[str], head: Sequence[str], group: list[Change]) -> str:
+def _hunk(base: Sequence[str], head: Sequence[str], group: list[LineChange]) -> str:
     first, last = group[0], group[-1]
     lead = min(_CONTEXT_LINES, first.base_start)
     trail = min(_CONTEXT_LINES, len(base) - last.base_end)

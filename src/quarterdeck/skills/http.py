@@ -14,10 +14,10 @@ from quarterdeck.changes.perform import Changes
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.call import Answer, Call
-from quarterdeck.core.operation import Payload, Query, Refusal, operation
+from quarterdeck.core.operation import ErrorCase, Payload, Query, operation
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.db.database import Database
-from quarterdeck.http.downloads import Content, Downloads, safe_name
+from quarterdeck.http.downloads import DownloadContent, Downloads, safe_name
 from quarterdeck.http.request import BYTES, GZIP, Request
 from quarterdeck.skills import rules, service
 from quarterdeck.skills.bundle_files import BundleFiles
@@ -27,7 +27,7 @@ from quarterdeck.skills.model import (
 from quarterdeck.skills.uploads import Uploads
 
 
-class FileQuery(Query, frozen=True):
+class SkillFileQuery(Query, frozen=True):
     path: Annotated[
         str,
         Meta(
@@ -49,7 +49,7 @@ class FileQuery(Query, frozen=True):
     idempotent=True,
     conditional=True,
     refusals=(
-        Refusal(
+        ErrorCase(
             "archived",
             errors.conflict(rules.ARCHIVED),
             "The skill is archived.",
@@ -64,12 +64,12 @@ async def push_skill_version(
     database: Database,
     settings: BundleSettings,
     uploads: Uploads,
-    bundles: BlobStore,
+    blob_store: BlobStore,
     call: Call[None],
     skill_id: UUID,
 ) -> Answer[SkillVersionBody]:
     archive = request.body_stream(settings.request_bytes)
-    return await service.push_skill_version(access, changes, database, uploads, bundles, call, skill_id, archive)
+    return await service.push_skill_version(access, changes, database, uploads, blob_store, call, skill_id, archive)
 
 
 @operation(
@@ -82,19 +82,19 @@ async def push_skill_version(
 async def download_skill_bundle(
     request: Request,
     access: Access,
-    bundles: BlobStore,
+    blob_store: BlobStore,
     downloads: Downloads,
     call: Call[None],
     skill_id: UUID,
     version: int,
 ) -> Response:
     found = await service.find_version(access, call, skill_id, version)
-    content = Content(
+    content = DownloadContent(
         media_type=GZIP,
         sha256=found.archive.sha256,
         size=found.body.bundle_bytes,
         file_name=f"{safe_name(found.skill_name)}-{version}.tar.gz",
-        pieces=partial(blobs.pieces, bundles, found.archive),
+        pieces=partial(blobs.pieces, blob_store, found.archive),
     )
     return downloads.respond(request, content)
 
@@ -106,7 +106,7 @@ async def download_skill_bundle(
     download=BYTES,
     success="The file.",
     refusals=(
-        Refusal(
+        ErrorCase(
             "no_file", errors.not_found("file"), "The version has no such file.", "See the manifest of the version."
         ),
     ),
@@ -119,11 +119,11 @@ async def download_skill_file(
     call: Call[None],
     skill_id: UUID,
     version: int,
-    query: FileQuery,
+    query: SkillFileQuery,
 ) -> Response:
     bundle = service.stored_bundle(await service.find_version(access, call, skill_id, version))
     file = service.file_of(bundle, query.path)
-    content = Content(
+    content = DownloadContent(
         # For every file: a browser must never render one as a page of this server.
         media_type=BYTES,
         sha256=file.sha256,

@@ -95,17 +95,17 @@ class SkillVersionPage(Struct, frozen=True):
     next_cursor: UUID | None
 
 
-class ManifestFile(Struct, frozen=True):
+class SkillFile(Struct, frozen=True):
     path: str
     bytes: int
     sha256: str
     executable: bool
 
 
-class Manifest(Struct, frozen=True):
+class SkillManifest(Struct, frozen=True):
     """`files` is sorted by path and depends on the content alone, not on the program that packed it."""
 
-    files: list[ManifestFile]
+    files: list[SkillFile]
     # The sum of the file sizes, without headers and padding.
     unpacked_bytes: int
     archive_sha256: str
@@ -113,7 +113,7 @@ class Manifest(Struct, frozen=True):
 
 class Bundle(Struct, frozen=True):
     frontmatter: dict[str, Any]
-    manifest: Manifest
+    manifest: SkillManifest
     # Size of the compressed archive.
     bundle_bytes: int
 
@@ -124,7 +124,7 @@ class StoredBundle(Struct, frozen=True):
     workspace_id: UUID
     archive: Blob
     # As in the manifest.
-    files: list[ManifestFile]
+    files: list[SkillFile]
 
 
 class StoredVersion(Struct, frozen=True):
@@ -189,10 +189,10 @@ class BundleError(Exception):
         self.reason = reason
         self.path = None if path is None else shown(path)
         self.line = line
-        place = "" if self.path is None else f'"{self.path}"'
+        location = "" if self.path is None else f'"{self.path}"'
         if line is not None:
-            place = f"{place}, line {line}" if place else f"line {line}"
-        self.message = f"{place}: {reason}" if place else f"{reason[:1].upper()}{reason[1:]}"
+            location = f"{location}, line {line}" if location else f"line {line}"
+        self.message = f"{location}: {reason}" if location else f"{reason[:1].upper()}{reason[1:]}"
         super().__init__(self.message)
 
 
@@ -207,10 +207,10 @@ def shown(name: str | bytes) -> str:
 _VERSION = UUID("0192f0da-6f3c-7b18-8d94-4e1a7c5f2b08")
 _FRONTMATTER = {"name": "incident-report", "description": "Writes the weekly incident report."}
 
-_MANIFEST = Manifest(
+_MANIFEST = SkillManifest(
     files=[
-        ManifestFile("SKILL.md", 812, "5c1e0a4be2f7d3968a0b4c7d1e2f3a5b6c7d8e9f0a1b2c3d4e5f60718293a4b5", False),
-        ManifestFile("run.sh", 240, "a94f5374fce5edbc8e2a8697c15331677e6ebf0b1c2d3e4f5061728394a5b6c7", True),
+        SkillFile("SKILL.md", 812, "5c1e0a4be2f7d3968a0b4c7d1e2f3a5b6c7d8e9f0a1b2c3d4e5f60718293a4b5", False),
+        SkillFile("run.sh", 240, "a94f5374fce5edbc8e2a8697c15331677e6ebf0b1c2d3e4f5061728394a5b6c7", True),
     ],
     unpacked_bytes=1052,
     archive_sha256="9b74c9897bac770ffc029102a200c5de1f2e3d4c5b6a79880716253443526170",

@@ -17,7 +17,7 @@ from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
-from quarterdeck.core.operation import Refusal, operation
+from quarterdeck.core.operation import ErrorCase, operation
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.queries import ArchivedQuery, VersionsQuery
 from quarterdeck.core.settings import BundleSettings
@@ -28,10 +28,10 @@ from quarterdeck.skills.model import (
     BundleError,
     ChangeSkillBody,
     CreateSkillBody,
-    Manifest,
-    ManifestFile,
     SkillBody,
     SkillDiffBody,
+    SkillFile,
+    SkillManifest,
     SkillPage,
     SkillState,
     SkillVersionBody,
@@ -44,7 +44,7 @@ from quarterdeck.skills.model import (
 from quarterdeck.skills.uploads import Uploads
 from quarterdeck.skills.version_diff import Comparison, compare
 
-_NAME_TAKEN = Refusal(
+_NAME_TAKEN = ErrorCase(
     "name_taken",
     errors.conflict(rules.NAME_TAKEN),
     "Another active skill of the workspace has this name.",
@@ -150,7 +150,7 @@ async def change_skill(changes: Changes, call: Call[ChangeSkillBody], skill_id: 
     success="The skill is deleted.",
     conditional=True,
     refusals=(
-        Refusal(
+        ErrorCase(
             "in_use",
             errors.conflict(rules.IN_USE),
             "A session or a version of an agent uses the skill.",
@@ -179,7 +179,7 @@ async def push_skill_version(
     changes: Changes,
     database: Database,
     uploads: Uploads,
-    bundles: BlobStore,
+    blob_store: BlobStore,
     call: Call[None],
     skill_id: UUID,
     archive: AsyncIterator[bytes],
@@ -198,7 +198,7 @@ async def push_skill_version(
         except BundleError as fault:
             raise errors.invalid(fault.message) from fault
         content = NewBlob(spool, bundle.bundle_bytes)
-        await blobs.put(database, bundles, {bundle.manifest.archive_sha256: content}, call.owner)
+        await blobs.put(database, blob_store, {bundle.manifest.archive_sha256: content}, call.owner)
 
     async def effect(connection: Connection, principal: Principal, _: SkillBody, __: str) -> Made:
         version_id, workspace_id = new_id(), principal.workspace_id
@@ -259,7 +259,7 @@ async def find_version(access: Access, call: Call[None], skill_id: UUID, version
     permission=Permission.WORKSPACE_READ,
     success="The differences.",
     refusals=(
-        Refusal(
+        ErrorCase(
             "no_version",
             errors.not_found("skill version"),
             "The skill has no version with one of these numbers.",
@@ -292,11 +292,11 @@ async def diff_skill_versions(
 
 
 def stored_bundle(version: StoredVersion) -> StoredBundle:
-    manifest = msgspec.json.decode(version.body.manifest, type=Manifest)
+    manifest = msgspec.json.decode(version.body.manifest, type=SkillManifest)
     return StoredBundle(version.workspace_id, version.archive, manifest.files)
 
 
-def file_of(bundle: StoredBundle, path: str) -> ManifestFile:
+def file_of(bundle: StoredBundle, path: str) -> SkillFile:
     for file in bundle.files:
         if file.path == path:
             return file
@@ -319,7 +319,7 @@ async def stored_archives(connection: Connection, sha256s: Sequence[str]) -> set
     return await store.stored_archives(connection, sha256s)
 
 
-async def files_of(connection: Connection, workspace_id: UUID, skill_id: UUID, version: int) -> list[ManifestFile]:
+async def files_of(connection: Connection, workspace_id: UUID, skill_id: UUID, version: int) -> list[SkillFile]:
     found = await store.version(connection, workspace_id, skill_id, version)
     return [] if found is None else stored_bundle(found).files
 

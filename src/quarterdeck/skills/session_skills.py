@@ -11,12 +11,12 @@ from quarterdeck.db.database import Connection, Database
 from quarterdeck.skills import service
 from quarterdeck.skills.archive import Take
 from quarterdeck.skills.bundle_files import BundleFiles
-from quarterdeck.skills.model import ManifestFile, StoredBundle, UsableVersion
+from quarterdeck.skills.model import SkillFile, StoredBundle, UsableVersion
 
 DELETED = "This skill was deleted. Its files cannot be read."
 
 
-class SessionSkill(Struct, frozen=True):
+class RunSkill(Struct, frozen=True):
     """A skill at the version that the run has used since its first attempt."""
 
     name: str
@@ -33,7 +33,7 @@ class SkillReader:
         self._database = database
         self._files = files
 
-    async def load(self, used: Collection[SessionSkill]) -> list[SessionSkill]:
+    async def load(self, used: Collection[RunSkill]) -> list[RunSkill]:
         """The same skills, with the description and the archive of those that still exist."""
         if not used:
             return []
@@ -47,29 +47,29 @@ class SkillReader:
         found = {version.skill_id: version for version in await self._database.read(read)}
         return [_with_version(skill, found.get(skill.skill_id)) for skill in used]
 
-    async def files(self, skill: SessionSkill) -> list[ManifestFile]:
+    async def files(self, skill: RunSkill) -> list[SkillFile]:
         """Read for each call and not kept: a session may have a hundred skills with ten thousand files each."""
 
-        async def read(connection: Connection) -> list[ManifestFile]:
+        async def read(connection: Connection) -> list[SkillFile]:
             return await service.files_of(connection, skill.workspace_id, skill.skill_id, skill.version)
 
         return await self._database.read(read)
 
-    async def read(self, skill: SessionSkill, files: list[ManifestFile], file: ManifestFile, max_bytes: int) -> bytes:
+    async def read(self, skill: RunSkill, files: list[SkillFile], file: SkillFile, max_bytes: int) -> bytes:
         """The first bytes of a file. `files`: all of the skill."""
         bundle = _bundle(skill, files)
         return b"".join([piece async for piece in self._files.pieces(bundle, file, 0, min(file.bytes, max_bytes))])
 
-    async def unpack(self, skill: SessionSkill, files: list[ManifestFile], takers: Mapping[str, Take]) -> None:
+    async def unpack(self, skill: RunSkill, files: list[SkillFile], takers: Mapping[str, Take]) -> None:
         await self._files.unpack(_bundle(skill, files), files, takers)
 
 
-def _with_version(skill: SessionSkill, version: UsableVersion | None) -> SessionSkill:
+def _with_version(skill: RunSkill, version: UsableVersion | None) -> RunSkill:
     if version is None:
         return skill
     return replace(skill, description=version.description, archive=version.archive)
 
 
-def _bundle(skill: SessionSkill, files: list[ManifestFile]) -> StoredBundle:
+def _bundle(skill: RunSkill, files: list[SkillFile]) -> StoredBundle:
     assert skill.archive is not None, "a skill without an archive has no files"
     return StoredBundle(skill.workspace_id, skill.archive, files)

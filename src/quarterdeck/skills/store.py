@@ -102,7 +102,7 @@ SELECT v.id, v.skill_id, v.version, v.bundle_bytes, v.frontmatter::text, v.manif
        b.sha256, b.generation
 FROM skill_versions v
 JOIN skills s ON s.id = v.skill_id
-JOIN bundles b ON b.sha256 = v.bundle_sha256
+JOIN blobs b ON b.sha256 = v.bundle_sha256
 WHERE s.workspace_id = %s AND v.skill_id = %s AND v.version = %s
 """
 # The lock keeps the skill from being deleted until the session that will use it is committed.
@@ -113,7 +113,7 @@ SELECT v.skill_id, v.version, v.frontmatter->>'name', v.frontmatter->>'descripti
 FROM session_skills u
 JOIN skills s ON s.id = u.skill_id
 JOIN skill_versions v ON v.skill_id = s.id AND v.version = coalesce(u.version, s.default_version, s.latest_version)
-JOIN bundles b ON b.sha256 = v.bundle_sha256
+JOIN blobs b ON b.sha256 = v.bundle_sha256
 WHERE u.session_id = %s ORDER BY u.position
 """
 _USED_VERSIONS = """
@@ -121,7 +121,7 @@ SELECT v.skill_id, v.version, v.frontmatter->>'name', v.frontmatter->>'descripti
 FROM unnest(%s::uuid[], %s::integer[]) AS u (skill_id, version)
 JOIN skills s ON s.id = u.skill_id AND s.workspace_id = %s
 JOIN skill_versions v ON v.skill_id = s.id AND v.version = u.version
-JOIN bundles b ON b.sha256 = v.bundle_sha256
+JOIN blobs b ON b.sha256 = v.bundle_sha256
 """
 _STORED_ARCHIVES = "SELECT DISTINCT bundle_sha256 FROM skill_versions WHERE bundle_sha256 = ANY (%s)"
 _LOCK = """

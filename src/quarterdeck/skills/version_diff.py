@@ -6,17 +6,17 @@ from msgspec import Struct
 
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills.diff import unified_diff
-from quarterdeck.skills.model import FileChange, FileDiffBody, ManifestFile, SkillDiffBody, WhyNoDiff
+from quarterdeck.skills.model import FileChange, FileDiffBody, SkillDiffBody, SkillFile, WhyNoDiff
 
 
 class Pair(Struct, frozen=True):
     """The file at one path in both versions; None if absent."""
 
-    base: ManifestFile | None
-    head: ManifestFile | None
+    base: SkillFile | None
+    head: SkillFile | None
 
     @property
-    def sides(self) -> list[ManifestFile]:
+    def sides(self) -> list[SkillFile]:
         return [file for file in (self.base, self.head) if file is not None]
 
     @property
@@ -32,11 +32,11 @@ class Comparison(Struct, frozen=True):
     truncated: bool
 
     @property
-    def base_files(self) -> list[ManifestFile]:
+    def base_files(self) -> list[SkillFile]:
         return [pair.base for pair in self.readable if pair.base is not None]
 
     @property
-    def head_files(self) -> list[ManifestFile]:
+    def head_files(self) -> list[SkillFile]:
         return [pair.head for pair in self.readable if pair.head is not None]
 
     def diff(self, base: int, head: int, before: Mapping[str, bytes], after: Mapping[str, bytes]) -> SkillDiffBody:
@@ -49,13 +49,13 @@ class Comparison(Struct, frozen=True):
         )
 
 
-def compare(base: Iterable[ManifestFile], head: Iterable[ManifestFile], limits: BundleSettings) -> Comparison:
+def compare(base: Iterable[SkillFile], head: Iterable[SkillFile], limits: BundleSettings) -> Comparison:
     pairs = differing(base, head)
     listed = pairs[: limits.diff_files]
     return Comparison(listed, within_limits(listed, limits), truncated=len(pairs) > len(listed))
 
 
-def differing(base: Iterable[ManifestFile], head: Iterable[ManifestFile]) -> list[Pair]:
+def differing(base: Iterable[SkillFile], head: Iterable[SkillFile]) -> list[Pair]:
     """The files that differ, sorted by path."""
     before, after = ({file.path: file for file in files} for files in (base, head))
     pairs = (Pair(before.get(path), after.get(path)) for path in sorted({*before, *after}))

@@ -11,11 +11,11 @@ from typing import IO, Any
 from quarterdeck.blobs.model import PIECE_BYTES
 from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.core.text_types import storable
-from quarterdeck.sandbox.adapter import SANDBOX_FOLDER, Command, Outcome
+from quarterdeck.sandbox.adapter import SANDBOX_FOLDER, Command, CommandOutcome
 from quarterdeck.sandbox.beneath import descriptor, make_folders, replace_file
 from quarterdeck.sandbox.folders import Folder
 from quarterdeck.sandbox.model import Refusal
-from quarterdeck.sandbox.run_folders import Place
+from quarterdeck.sandbox.run_folders import RunSandbox
 from quarterdeck.tools.files import encoded
 from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.tool import (
@@ -38,7 +38,7 @@ _FLOOD_PAUSES = 10
 _NOTICES_BYTES = 1024
 
 
-def bash(place: Place | None, settings: SandboxSettings) -> Tool:
+def bash(sandbox: RunSandbox | None, settings: SandboxSettings) -> Tool:
     properties = {
         "command": {"type": "string", "description": f"Run by bash in {SANDBOX_FOLDER}."},
         "timeout_seconds": {
@@ -53,22 +53,22 @@ def bash(place: Place | None, settings: SandboxSettings) -> Tool:
     )
     spec = ToolSpec(BASH, description, parameters(properties, ["timeout_seconds"]))
     # With a network, a command can change something that cannot be undone.
-    return sandboxed_tool(spec, Effect.EXTERNAL if settings.network else Effect.WRITES, place, _bash)
+    return sandboxed_tool(spec, Effect.EXTERNAL if settings.network else Effect.WRITES, sandbox, _bash)
 
 
-async def _bash(place: Place, arguments: dict[str, Any], context: CallContext) -> Output:
+async def _bash(sandbox: RunSandbox, arguments: dict[str, Any], context: CallContext) -> Output:
     command = text_argument(arguments, "command")
-    longest = place.settings.command_seconds
+    longest = sandbox.settings.command_seconds
     seconds = number_argument(arguments, "timeout_seconds", longest) or longest
     if seconds > longest:
         raise Refusal(f"a command can run for {longest:g} s at most.")
     if "\0" in command:
         raise Refusal("the command has U+0000, which a shell cannot take.")
     encoded(command)
-    mounts = await place.skills.mounts()
+    mounts = await sandbox.skills.mounts()
 
-    async def run(folder: Folder) -> tuple[Outcome, str]:
-        folders = place.session_folder.folders
+    async def run(folder: Folder) -> tuple[CommandOutcome, str]:
+        folders = sandbox.session_folder.folders
         with tempfile.TemporaryFile(dir=folders.spools) as output:
             order = Command(
                 arguments=["bash", "-c", command],
@@ -79,20 +79,20 @@ async def _bash(place: Place, arguments: dict[str, Any], context: CallContext) -
                 seconds=seconds,
             )
             fcntl.fcntl(output, fcntl.F_SETFL, fcntl.fcntl(output, fcntl.F_GETFL) | os.O_APPEND)
-            showing = asyncio.create_task(_show(output, context.on_output, place.delta_seconds))
+            showing = asyncio.create_task(_show(output, context.on_output, sandbox.delta_seconds))
             try:
-                outcome = await place.sandbox.run(order)
+                outcome = await sandbox.adapter.run(order)
             finally:
                 showing.cancel()
                 await asyncio.wait({showing})
-            limit = max(_NOTICES_BYTES, min(place.settings.output_bytes, place.result_bytes - _NOTICES_BYTES))
+            limit = max(_NOTICES_BYTES, min(sandbox.settings.output_bytes, sandbox.result_bytes - _NOTICES_BYTES))
             return outcome, await folders.run(folder, lambda: _keep(folder, output, limit, context.key))
 
-    (outcome, text), changes, notice = await place.session_folder.change(run)
+    (outcome, text), changes, notice = await sandbox.session_folder.change(run)
     return Output(f"{_result(outcome, text)}{notice}", changes)
 
 
-def _result(outcome: Outcome, text: str) -> str:
+def _result(outcome: CommandOutcome, text: str) -> str:
     if outcome.stopped is not None:
         return f"{text}\n[{outcome.stopped} Exit code {outcome.exit_code}.]"
     if outcome.exit_code != 0:

@@ -6,7 +6,7 @@ from typing import Any
 
 from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.adapter import SANDBOX_FOLDER
-from quarterdeck.sandbox.run_folders import Place
+from quarterdeck.sandbox.run_folders import RunSandbox
 from quarterdeck.sandbox.scan import RESERVED
 from quarterdeck.tools.bash import BASH, OUTPUT_FOLDER, bash
 from quarterdeck.tools.files import (
@@ -28,15 +28,15 @@ from quarterdeck.tools.tool import CallContext, Effect, Tool, parameters
 # The tools of a session with a sandbox, and the instructions about it.
 
 
-def sandbox_tools(place: Place | None, settings: SandboxSettings) -> list[Tool]:
-    """`place` is None if the worker has no sandbox. Then every call is refused."""
+def sandbox_tools(sandbox: RunSandbox | None, settings: SandboxSettings) -> list[Tool]:
+    """`sandbox` is None if the worker has none. Then every call is refused."""
     return [
-        bash(place, settings),
-        read_file(place),
-        write_file(place),
-        edit_file(place),
-        list_files(place),
-        search_files(place),
+        bash(sandbox, settings),
+        read_file(sandbox),
+        write_file(sandbox),
+        edit_file(sandbox),
+        list_files(sandbox),
+        search_files(sandbox),
     ]
 
 

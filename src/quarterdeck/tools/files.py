@@ -21,7 +21,7 @@ from quarterdeck.sandbox.beneath import (
 )
 from quarterdeck.sandbox.folders import Folder
 from quarterdeck.sandbox.model import Refusal
-from quarterdeck.sandbox.run_folders import Place, clean_path, writable_path
+from quarterdeck.sandbox.run_folders import RunSandbox, clean_path, writable_path
 from quarterdeck.sandbox.scan import RESERVED
 from quarterdeck.skills.diff import unified_diff
 from quarterdeck.skills.model import shown
@@ -52,17 +52,17 @@ _SIGNATURES = {
 }
 
 
-def read_file(place: Place | None) -> Tool:
+def read_file(sandbox: RunSandbox | None) -> Tool:
     properties = {
         "path": {"type": "string", "description": f"Relative to {SANDBOX_FOLDER}."},
         "offset": {"type": "integer", "minimum": 1, "description": "The first line to read. By default 1."},
         "limit": {"type": "integer", "minimum": 1, "description": "How many lines. By default as many as fit."},
     }
     spec = ToolSpec(READ_FILE, "Read a text file in the sandbox.", parameters(properties, ["offset", "limit"]))
-    return sandboxed_tool(spec, Effect.READS, place, _read)
+    return sandboxed_tool(spec, Effect.READS, sandbox, _read)
 
 
-async def _read(place: Place, arguments: dict[str, Any], context: CallContext) -> str:
+async def _read(sandbox: RunSandbox, arguments: dict[str, Any], context: CallContext) -> str:
     path = clean_path(text_argument(arguments, "path"))
     offset, limit = count_argument(arguments, "offset") or 1, count_argument(arguments, "limit")
 
@@ -73,9 +73,9 @@ async def _read(place: Place, arguments: dict[str, Any], context: CallContext) -
             if not _is_text(head):
                 return f"This is a binary file of {size} bytes{_kind(head)}; only text can be read."
             file.seek(0)
-            return _lines(file, size, offset, limit, place.result_bytes)
+            return _lines(file, size, offset, limit, sandbox.result_bytes)
 
-    return await place.read(path, read)
+    return await sandbox.read(path, read)
 
 
 def _lines(file: IO[bytes], size: int, offset: int, limit: int | None, max_bytes: int) -> str:
@@ -139,16 +139,16 @@ WRITE_FILE = "write_file"
 _DIFF_BYTES = 512 * 1024
 
 
-def write_file(place: Place | None) -> Tool:
+def write_file(sandbox: RunSandbox | None) -> Tool:
     properties = {
         "path": {"type": "string", "description": f"Relative to {SANDBOX_FOLDER}. Missing folders are created."},
         "content": {"type": "string", "description": "The whole content of the file."},
     }
     spec = ToolSpec(WRITE_FILE, "Create a text file in the sandbox, or replace it.", parameters(properties))
-    return sandboxed_tool(spec, Effect.WRITES, place, _write)
+    return sandboxed_tool(spec, Effect.WRITES, sandbox, _write)
 
 
-async def _write(place: Place, arguments: dict[str, Any], context: CallContext) -> Output:
+async def _write(sandbox: RunSandbox, arguments: dict[str, Any], context: CallContext) -> Output:
     path = writable_path(text_argument(arguments, "path"))
     content = encoded(text_argument(arguments, "content"))
 
@@ -160,7 +160,7 @@ async def _write(place: Place, arguments: dict[str, Any], context: CallContext) 
         diff = short_diff(path, before, content)
         return f"{text}\n{diff}" if diff else text
 
-    text, changes, notice = await place.session_folder.write(write)
+    text, changes, notice = await sandbox.session_folder.write(write)
     return Output(text + notice, changes)
 
 
@@ -210,17 +210,17 @@ EDIT_FILE = "edit_file"
 _MAX_BYTES = 4 * 1024 * 1024
 
 
-def edit_file(place: Place | None) -> Tool:
+def edit_file(sandbox: RunSandbox | None) -> Tool:
     properties = {
         "path": {"type": "string", "description": f"Relative to {SANDBOX_FOLDER}."},
         "old": {"type": "string", "description": "The text to replace. It must occur exactly once."},
         "new": {"type": "string", "description": "The text in its place."},
     }
     description = "Replace one part of a text file in the sandbox. The result is a diff."
-    return sandboxed_tool(ToolSpec(EDIT_FILE, description, parameters(properties)), Effect.WRITES, place, _edit)
+    return sandboxed_tool(ToolSpec(EDIT_FILE, description, parameters(properties)), Effect.WRITES, sandbox, _edit)
 
 
-async def _edit(place: Place, arguments: dict[str, Any], context: CallContext) -> Output:
+async def _edit(sandbox: RunSandbox, arguments: dict[str, Any], context: CallContext) -> Output:
     path = writable_path(text_argument(arguments, "path"))
     old, new = text_argument(arguments, "old"), text_argument(arguments, "new")
     encoded(new)
@@ -240,7 +240,7 @@ async def _edit(place: Place, arguments: dict[str, Any], context: CallContext) -
         put_file(folder, path, content)
         return short_diff(path, before.encode(), content) or f'Changed "{shown(path)}" ({len(content)} bytes).'
 
-    text, changes, notice = await place.session_folder.write(edit)
+    text, changes, notice = await sandbox.session_folder.write(edit)
     return Output(text + notice, changes)
 
 
@@ -262,27 +262,27 @@ LIST_FILES = "list_files"
 _MAX_FILES = 100_000
 
 
-def list_files(place: Place | None) -> Tool:
+def list_files(sandbox: RunSandbox | None) -> Tool:
     path = {"type": "string", "description": f"A folder, relative to {SANDBOX_FOLDER}, the default."}
     description = "List the files in a folder of the sandbox and in the folders below it, with their sizes."
     spec = ToolSpec(LIST_FILES, description, parameters({"path": path}, ["path"]))
-    return sandboxed_tool(spec, Effect.READS, place, _list)
+    return sandboxed_tool(spec, Effect.READS, sandbox, _list)
 
 
-async def _list(place: Place, arguments: dict[str, Any], context: CallContext) -> str:
+async def _list(sandbox: RunSandbox, arguments: dict[str, Any], context: CallContext) -> str:
     path = clean_path(text_argument(arguments, "path", ""))
-    skills = [f"{RESERVED}/{name}/" for name in place.skills.names]
+    skills = [f"{RESERVED}/{name}/" for name in sandbox.skills.names]
     if path == RESERVED:
         return "\n".join(skills) or "There are no skills."
-    found = await place.read(path, _find)
+    found = await sandbox.read(path, _find)
     lines = [*(_line(path, size) for path, size in sorted(found.items())), *([] if path else skills)]
     if not lines:
         return "The folder is empty."
     text = "\n".join(lines)
-    if len(text.encode()) <= place.result_bytes:
+    if len(text.encode()) <= sandbox.result_bytes:
         return text
     data = "\n".join(_summary(found)).encode()
-    return bounded_text(data, len(data), place.result_bytes)
+    return bounded_text(data, len(data), sandbox.result_bytes)
 
 
 def _find(folder: int, path: str) -> dict[str, int | None]:
@@ -329,7 +329,7 @@ _SECONDS = 20.0
 _MAX_PATTERN = 10_000
 
 
-def search_files(place: Place | None) -> Tool:
+def search_files(sandbox: RunSandbox | None) -> Tool:
     properties = {
         "pattern": {
             "type": "string",
@@ -342,10 +342,10 @@ def search_files(place: Place | None) -> Tool:
     }
     description = "Search text files in the sandbox. The result has a line `path:number:line` for each match."
     spec = ToolSpec(SEARCH_FILES, description, parameters(properties, ["path"]))
-    return sandboxed_tool(spec, Effect.READS, place, _search)
+    return sandboxed_tool(spec, Effect.READS, sandbox, _search)
 
 
-async def _search(place: Place, arguments: dict[str, Any], context: CallContext) -> str:
+async def _search(sandbox: RunSandbox, arguments: dict[str, Any], context: CallContext) -> str:
     pattern, path = text_argument(arguments, "pattern"), clean_path(text_argument(arguments, "path", ""))
     if len(pattern) > _MAX_PATTERN:
         raise Refusal(f"the pattern is longer than {_MAX_PATTERN} characters.")
@@ -353,14 +353,14 @@ async def _search(place: Place, arguments: dict[str, Any], context: CallContext)
     def open_start(folder: int, below: str) -> int:
         return open_beneath(folder, below, os.O_RDONLY | os.O_NONBLOCK)
 
-    with descriptor(await place.read(path, open_start)) as start:
+    with descriptor(await sandbox.read(path, open_start)) as start:
         order = {
             "pattern": pattern,
             "descriptor": start,
             "path": path,
             "prefix": f"{path}/" if path else "",
             "skipped": None if path else RESERVED,
-            "max_bytes": place.result_bytes,
+            "max_bytes": sandbox.result_bytes,
         }
         try:
             found = await run_limited(search_process, order, _SECONDS, [start])

@@ -7,7 +7,7 @@ from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.logging import log
 from quarterdeck.sandbox.model import Refusal
 from quarterdeck.skills.model import BundleError, shown
-from quarterdeck.skills.session_skills import SessionSkill, SkillReader
+from quarterdeck.skills.session_skills import RunSkill, SkillReader
 from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.tool import CallContext, CarryOut, Effect, Output, Tool, bounded_text, parameters, text_argument
 
@@ -15,7 +15,7 @@ READ_SKILL_FILE, LIST_SKILL_FILES = "read_skill_file", "list_skill_files"
 SKILL_MD = "SKILL.md"
 
 
-def skill_tools(skills: Sequence[SessionSkill], reader: SkillReader, result_bytes: int) -> list[Tool]:
+def skill_tools(skills: Sequence[RunSkill], reader: SkillReader, result_bytes: int) -> list[Tool]:
     """No tools without skills."""
     if not skills:
         return []
@@ -45,7 +45,7 @@ def _with_reported_faults(carry_out: CarryOut) -> CarryOut:
 
 
 class _SkillFiles:
-    def __init__(self, skills: dict[str, SessionSkill], reader: SkillReader, result_bytes: int) -> None:
+    def __init__(self, skills: dict[str, RunSkill], reader: SkillReader, result_bytes: int) -> None:
         self.skills = skills
         self._reader = reader
         self._result_bytes = result_bytes
@@ -70,7 +70,7 @@ class _SkillFiles:
         # PostgreSQL cannot store U+0000 in text.
         return f"This is a binary file of {file.bytes} bytes; only text can be read." if "\0" in text else text
 
-    def _skill(self, arguments: dict[str, Any]) -> SessionSkill:
+    def _skill(self, arguments: dict[str, Any]) -> RunSkill:
         name = text_argument(arguments, "skill")
         if name not in self.skills:
             raise Refusal(f'there is no skill "{shown(name)}". The skills are: {", ".join(self.skills)}.')
@@ -79,9 +79,9 @@ class _SkillFiles:
         return self.skills[name]
 
 
-def by_unique_name(skills: Sequence[SessionSkill]) -> dict[str, SessionSkill]:
+def by_unique_name(skills: Sequence[RunSkill]) -> dict[str, RunSkill]:
     """The skills by unique names. Skills may share a name, but the model can only refer to them by name."""
-    found: dict[str, SessionSkill] = {}
+    found: dict[str, RunSkill] = {}
     for skill in skills:
         name, number = skill.name, 2
         while name in found:
@@ -90,7 +90,7 @@ def by_unique_name(skills: Sequence[SessionSkill]) -> dict[str, SessionSkill]:
     return found
 
 
-def skill_instructions(skills: Sequence[SessionSkill], folders: Mapping[str, str] | None = None) -> str:
+def skill_instructions(skills: Sequence[RunSkill], folders: Mapping[str, str] | None = None) -> str:
     """The part of the instructions that lists the skills. Empty if there are none. `folders`: their folders in the
     sandbox, by unique name. None: the session has no sandbox."""
     if not skills:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from quarterdeck.core.logging import log
 from quarterdeck.sandbox.manifest import FileChanges
 from quarterdeck.sandbox.model import Refusal, SandboxUnavailable
-from quarterdeck.sandbox.run_folders import Place
+from quarterdeck.sandbox.run_folders import RunSandbox
 from quarterdeck.tools.model import ToolRule, ToolSpec
 
 
@@ -171,20 +171,20 @@ def _stated_rule(tool: Tool, policy: Mapping[str, ToolRule], sandbox_rule: ToolR
 
 # What the tools of the sandbox have in common.
 
-Work = Callable[[Place, dict[str, Any], CallContext], Awaitable[str | Output]]
+Work = Callable[[RunSandbox, dict[str, Any], CallContext], Awaitable[str | Output]]
 
 _NO_SANDBOX = "this worker has no sandbox, so the files of the session cannot be used at the moment."
 
 
-def sandboxed_tool(spec: ToolSpec, effect: Effect, place: Place | None, work: Work) -> Tool:
-    """A tool whose only effects are changed files. So it may be repeated: what is not stored is undone. `place` is None
-    if the worker has no sandbox."""
+def sandboxed_tool(spec: ToolSpec, effect: Effect, sandbox: RunSandbox | None, work: Work) -> Tool:
+    """A tool whose only effects are changed files. So it may be repeated: what is not stored is undone. `sandbox` is
+    None if the worker has none."""
 
     async def carry_out(arguments: dict[str, Any], context: CallContext) -> str | Output:
-        if place is None:
+        if sandbox is None:
             raise Refusal(_NO_SANDBOX)
         try:
-            return await work(place, arguments, context)
+            return await work(sandbox, arguments, context)
         except SandboxUnavailable as fault:
             log.warning("the sandbox failed", exc_info=fault)
             raise Refusal("the sandbox does not work at the moment.") from fault

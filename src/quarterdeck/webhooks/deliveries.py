@@ -10,13 +10,13 @@ from http import HTTPStatus
 from secrets import SystemRandom
 
 from quarterdeck.core.logging import fields, log
-from quarterdeck.core.secret_encryption import SecretCipher, SecretKeyError
+from quarterdeck.core.secret_encryption import EncryptionKeyError, SecretCipher
 from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.core.text_types import storable
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.outbound.network_backend import UnreachableError
 from quarterdeck.webhooks import rules, signatures, store
-from quarterdeck.webhooks.model import Claimed, Outcome, Receiver
+from quarterdeck.webhooks.model import Claimed, DeliveryOutcome, Receiver
 from quarterdeck.webhooks.sender import Answered, Sender, SendError
 
 _DISABLED = "The webhook was disabled."
@@ -105,7 +105,7 @@ class DeliverySender:
         finally:
             self._busy[receiver.host] -= 1
 
-    async def _attempt(self, claimed: Claimed, receiver: Receiver) -> Outcome:
+    async def _attempt(self, claimed: Claimed, receiver: Receiver) -> DeliveryOutcome:
         began = time.monotonic()
         answered: Answered | None = None
         detail = None
@@ -121,7 +121,7 @@ class DeliverySender:
         duration_ms = round((time.monotonic() - began) * 1000) if is_timed else None
         status = None if answered is None else answered.status
         if error is None:
-            return Outcome(duration_ms=duration_ms, status=status)
+            return DeliveryOutcome(duration_ms=duration_ms, status=status)
         gone = status == HTTPStatus.GONE
         log.warning(
             "a webhook delivery failed",
@@ -134,7 +134,7 @@ class DeliverySender:
                 error=detail or error,
             ),
         )
-        return Outcome(
+        return DeliveryOutcome(
             duration_ms=duration_ms,
             status=status,
             error=error,
@@ -145,7 +145,7 @@ class DeliverySender:
     async def _send(self, claimed: Claimed, receiver: Receiver) -> Answered:
         try:
             keys = [self._cipher.decrypt(receiver.id, encrypted) for encrypted in receiver.secrets]
-        except SecretKeyError as fault:
+        except EncryptionKeyError as fault:
             log.error("the secret of a webhook cannot be read", extra=fields(webhook_id=receiver.id, error=str(fault)))
             raise SendError(_UNREADABLE) from fault
         headers = signatures.headers(claimed.id, int(time.time()), claimed.payload, keys)
@@ -155,7 +155,7 @@ class DeliverySender:
         asked = answered.retry_after if answered is not None and answered.status in _HONOURS_RETRY_AFTER else None
         return rules.pause_after(claimed.turn, self._settings, datetime.now(UTC), _random.random(), asked)
 
-    async def _store(self, claimed: Claimed, receiver: Receiver, outcome: Outcome) -> None:
+    async def _store(self, claimed: Claimed, receiver: Receiver, outcome: DeliveryOutcome) -> None:
         days = self._settings.disable_after_days
 
         async def work(connection: Connection) -> None:

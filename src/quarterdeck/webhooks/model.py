@@ -144,7 +144,7 @@ class TestData(Struct, frozen=True):
     workspace_id: UUID
 
 
-class Message(Struct, frozen=True):
+class WebhookMessage(Struct, frozen=True):
     """The body of a request to a receiver."""
 
     type: str
@@ -175,7 +175,7 @@ class Receiver(Struct, frozen=True):
     secrets: list[bytes]
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class DeliveryOutcome(Struct, frozen=True, kw_only=True):
     """How an attempt ended."""
 
     # None if there was no connection.

@@ -12,7 +12,7 @@ from msgspec import Struct
 from quarterdeck.core.ids import new_id
 from quarterdeck.db.database import Connection
 from quarterdeck.webhooks import store
-from quarterdeck.webhooks.model import TEST_EVENT, Message, NewDelivery, TestData, WebhookEvent
+from quarterdeck.webhooks.model import TEST_EVENT, NewDelivery, TestData, WebhookEvent, WebhookMessage
 
 
 async def subscribers(connection: Connection, workspace_id: UUID, event: WebhookEvent) -> list[UUID]:
@@ -34,4 +34,4 @@ async def add_test_delivery(connection: Connection, tested: TestData) -> UUID:
 
 
 def _encoded(event: str, data: Struct) -> bytes:
-    return msgspec.json.encode(Message(event, datetime.now(UTC), data))
+    return msgspec.json.encode(WebhookMessage(event, datetime.now(UTC), data))

@@ -12,7 +12,7 @@ from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.outbound.network_backend import CheckedBackend, UnreachableError
 from quarterdeck.outbound.resolver import Resolve, ResolveFor, Resolver
-from quarterdeck.outbound.rules import Target, read_url
+from quarterdeck.outbound.rules import OutboundTarget, read_url
 from quarterdeck.webhooks.rules import address_policy
 
 # How much of the response body is read before the connection is closed. Only the status matters.
@@ -59,7 +59,7 @@ class Sender:
             raise SendError(_message(fault)) from fault
 
     async def _exchange(
-        self, backend: CheckedBackend, target: Target, headers: dict[str, str], body: bytes
+        self, backend: CheckedBackend, target: OutboundTarget, headers: dict[str, str], body: bytes
     ) -> Answered:
         origin = httpcore2.Origin(target.scheme.encode(), target.host.encode(), target.port)
         url = httpcore2.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
@@ -74,7 +74,7 @@ class Sender:
             found = (value.decode("latin-1") for name, value in response.headers if name.lower() == b"retry-after")
             return Answered(response.status, next(found, None))
 
-    def _trust(self, target: Target) -> ssl.SSLContext | None:
+    def _trust(self, target: OutboundTarget) -> ssl.SSLContext | None:
         """Created on first use: loading the CA certificates is slow, and most workers never need them."""
         if self._tls is None and target.scheme == "https":
             self._tls = httpcore2.default_ssl_context()

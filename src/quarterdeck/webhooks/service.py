@@ -14,12 +14,12 @@ from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import LOWEST_ID, new_id
-from quarterdeck.core.operation import Query, Refusal, operation
+from quarterdeck.core.operation import ErrorCase, Query, operation
 from quarterdeck.core.pages import PageRequest, take_page
-from quarterdeck.core.secret_encryption import SecretCipher, SecretKeyError
+from quarterdeck.core.secret_encryption import EncryptionKeyError, SecretCipher
 from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.db.walks import Step, walk
+from quarterdeck.db.walks import BatchResult, walk
 from quarterdeck.outbound.rules import read_url
 from quarterdeck.webhooks import outbox, rules, signatures, store
 from quarterdeck.webhooks.model import (
@@ -43,7 +43,7 @@ class DeliveryQuery(Query, frozen=True):
     state: Annotated[DeliveryState | None, Meta(description="Only deliveries in this state.")] = None
 
 
-_DISABLED = Refusal(
+_DISABLED = ErrorCase(
     "disabled",
     errors.conflict("The webhook is disabled. Enable it first."),
     "The webhook is disabled: manually, or because its receiver is gone or failed for days.",
@@ -90,7 +90,7 @@ async def get_webhook(access: Access, call: Call[None], webhook_id: UUID) -> Web
     idempotent=True,
     etag=True,
     refusals=(
-        Refusal(
+        ErrorCase(
             "too_many",
             errors.conflict("This workspace already has the maximum of 20 webhooks. Delete one first."),
             "The workspace has the maximum number of webhooks (default: 20).",
@@ -283,9 +283,9 @@ async def redeliver_webhook(
     return await changes.perform(call, lookup, ObjectType.WEBHOOK, effect)
 
 
-async def reseal_webhooks(connection: Connection, cipher: SecretCipher) -> int:
+async def reencrypt_webhooks(connection: Connection, cipher: SecretCipher) -> int:
     """Encrypt every secret with the first key, unless it already is."""
-    resealed = 0
+    reencrypted = 0
     try:
         for webhook_id, secret, previous in await store.encrypted_secrets(connection):
             if all(cipher.is_current(one) for one in (secret, previous) if one is not None):
@@ -293,16 +293,16 @@ async def reseal_webhooks(connection: Connection, cipher: SecretCipher) -> int:
             fresh = cipher.encrypt(webhook_id, cipher.decrypt(webhook_id, secret))
             before = None if previous is None else cipher.encrypt(webhook_id, cipher.decrypt(webhook_id, previous))
             await store.set_secrets(connection, webhook_id, fresh, before)
-            resealed += 1
-    except SecretKeyError as fault:
+            reencrypted += 1
+    except EncryptionKeyError as fault:
         raise errors.conflict(f"A webhook secret cannot be decrypted: {fault}.") from fault
-    return resealed
+    return reencrypted
 
 
 async def sweep_deliveries(database: Database, days: int, shortest_days: int, batch: int) -> int:
     """`days`: the retention of the server. `shortest_days`: of all workspaces."""
 
-    async def delete(connection: Connection, after: UUID) -> Step:
+    async def delete(connection: Connection, after: UUID) -> BatchResult:
         return await store.delete_old(connection, after, days, shortest_days, batch)
 
     return await walk(database, delete, LOWEST_ID, batch)
@@ -347,7 +347,7 @@ def _name(webhook: WebhookBody) -> str | None:
 def _encrypt(cipher: SecretCipher, webhook_id: UUID, secret: bytes) -> bytes:
     try:
         return cipher.encrypt(webhook_id, secret)
-    except SecretKeyError as fault:
+    except EncryptionKeyError as fault:
         raise errors.unavailable("Webhook secrets cannot be encrypted. The server's log has the reason.") from fault
 
 

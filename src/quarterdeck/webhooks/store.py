@@ -9,20 +9,19 @@ from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.ids import created_at
 from quarterdeck.core.pages import bounds
 from quarterdeck.db.database import Connection
-from quarterdeck.db.walks import Step
+from quarterdeck.db.walks import BatchResult
 from quarterdeck.webhooks.model import (
     Claimed,
+    DeliveryOutcome,
     DeliveryState,
     NewDelivery,
     NewWebhook,
-    Outcome,
     Receiver,
     WebhookBody,
     WebhookDeliveryBody,
     WebhookEvent,
 )
 
-# Seeds 0 to 3 belong to sessions, keys, receipts and places.
 _LOCK_WORKSPACE = "SELECT pg_advisory_xact_lock(webhooks_lock(%s))"
 _COUNT = "SELECT count(*) FROM webhooks WHERE workspace_id = %s"
 _ADD = """
@@ -256,7 +255,7 @@ SET state = 'pending', attempts_before = attempts, delivered_at = NULL,
 WHERE webhook_id = %s AND id = %s
 """
 # The recursive part skips from webhook to webhook on the index and takes a few of each, so the backlog of one that does
-# not answer is never scanned. `place` orders the deliveries of a host, which gets no more than its free slots. `turn`
+# not answer is never scanned. `number` orders the deliveries of a host, which gets no more than its free slots. `turn`
 # interleaves workspaces, so that slow receivers of one do not delay the others. now() instead of clock_timestamp(),
 # because an index condition needs a stable function.
 _CLAIM = """
@@ -269,12 +268,12 @@ WITH RECURSIVE waiting AS (
     )
     FROM waiting WHERE waiting.webhook_id IS NOT NULL
 ), due AS (
-    SELECT d.id, d.next_attempt_at, coalesce(busy.places, 0) AS taken,
-           row_number() OVER (PARTITION BY w.host ORDER BY d.next_attempt_at) AS place,
+    SELECT d.id, d.next_attempt_at, coalesce(busy.slots, 0) AS taken,
+           row_number() OVER (PARTITION BY w.host ORDER BY d.next_attempt_at) AS number,
            row_number() OVER (PARTITION BY w.workspace_id ORDER BY d.next_attempt_at) AS turn
     FROM waiting
     LEFT JOIN webhooks w ON w.id = waiting.webhook_id
-    LEFT JOIN unnest(%s::text[], %s::integer[]) AS busy (host, places) ON busy.host = w.host
+    LEFT JOIN unnest(%s::text[], %s::integer[]) AS busy (host, slots) ON busy.host = w.host
     CROSS JOIN LATERAL (
         SELECT id, next_attempt_at FROM webhook_deliveries
         WHERE webhook_id = waiting.webhook_id AND state = 'pending' AND next_attempt_at <= now()
@@ -282,7 +281,7 @@ WITH RECURSIVE waiting AS (
     ) d
 ), chosen AS (
     SELECT id FROM webhook_deliveries
-    WHERE id IN (SELECT id FROM due WHERE taken + place <= %s ORDER BY turn, next_attempt_at LIMIT %s)
+    WHERE id IN (SELECT id FROM due WHERE taken + number <= %s ORDER BY turn, next_attempt_at LIMIT %s)
       AND state = 'pending' AND next_attempt_at <= now()
     FOR UPDATE SKIP LOCKED
 )
@@ -383,7 +382,7 @@ async def claim(
     return [Claimed(*row) for row in rows]
 
 
-async def store_outcome(connection: Connection, claimed: Claimed, outcome: Outcome) -> None:
+async def store_outcome(connection: Connection, claimed: Claimed, outcome: DeliveryOutcome) -> None:
     failure = (outcome.status, outcome.error, outcome.duration_ms)
     attempt = (claimed.id, claimed.attempt)
     if outcome.error is None:
@@ -402,11 +401,11 @@ async def forget(connection: Connection, delivery_ids: list[UUID]) -> None:
     await connection.execute(_FORGET, (delivery_ids,))
 
 
-async def delete_old(connection: Connection, after: UUID, days: int, shortest_days: int, batch: int) -> Step:
+async def delete_old(connection: Connection, after: UUID, days: int, shortest_days: int, batch: int) -> BatchResult:
     """A batch of those after `after`. `days`: the retention of the server. `shortest_days`: of all workspaces."""
     row = await (await connection.execute(_DELETE_OLD, (days, after, shortest_days, batch))).fetchone()
     assert row is not None
-    return Step(*row)
+    return BatchResult(*row)
 
 
 def _delivery_body(row: tuple[Any, ...]) -> WebhookDeliveryBody:

@@ -31,10 +31,10 @@ from quarterdeck.models.registry import ModelRegistry
 from quarterdeck.models.retry import step_with_retries
 from quarterdeck.runs import calls
 from quarterdeck.runs.lifecycle import Lease
-from quarterdeck.sandbox.run_folders import Place, folder_names
+from quarterdeck.sandbox.run_folders import RunSandbox, folder_names
 from quarterdeck.sandbox.scan import RESERVED
 from quarterdeck.sandbox.session_folder import SessionFolder
-from quarterdeck.skills.session_skills import SessionSkill, SkillReader
+from quarterdeck.skills.session_skills import RunSkill, SkillReader
 from quarterdeck.tools.built_in_tools import (
     ADD_NOTE,
     BUILT_IN_TOOLS,
@@ -72,7 +72,7 @@ class Agent:
         instructions: str,
         tools: Toolbox,
         settings: ModelSettings,
-        place: Place | None,
+        sandbox: RunSandbox | None,
         attachments: AttachmentLoader,
         images: ResultImages,
         output: OutputSchema | None,
@@ -85,7 +85,7 @@ class Agent:
         # As long as what the model is told beside the conversation.
         self._told = instructions if output is None else instructions + output_instructions(output.schema)
         self.tools = tools
-        self._place = place
+        self._sandbox = sandbox
         self._settings = settings
         self._context_tokens = settings.context_tokens
         # The numbers of turns that the last request did not contain, and of those that it contained in part.
@@ -113,12 +113,12 @@ class Agent:
 
     @property
     def session_folder(self) -> SessionFolder | None:
-        return None if self._place is None else self._place.session_folder
+        return None if self._sandbox is None else self._sandbox.session_folder
 
     def close(self) -> None:
         """Gives the folder back to the worker."""
-        if self._place is not None:
-            self._place.close()
+        if self._sandbox is not None:
+            self._sandbox.close()
 
     async def step(self, turns: Sequence[Turn], left_out: int, on_text: OnText, on_retry: OnRetry) -> Step:
         """`left_out`: the number of older turns that are not in `turns`. Raises ContextExceeded if the model rejects
@@ -230,7 +230,7 @@ class AgentLoader:
     async def load(self, lease: Lease) -> Agent:
         setup = lease.setup
         skills = await self._skills.load(
-            [SessionSkill(one.name, one.skill_id, one.version, lease.workspace_id) for one in setup.skills]
+            [RunSkill(one.name, one.skill_id, one.version, lease.workspace_id) for one in setup.skills]
         )
         named = by_unique_name(skills)
         # The names of their folders, for those that have files.
@@ -238,13 +238,15 @@ class AgentLoader:
         model = await self._models.resolve(setup.model, setup.settings)
         of_servers = await self._mcp_tools.load(lease)
         schema = setup.output_schema
-        place = None
+        sandbox = None
         tools: list[Tool] = []
         instructions = [setup.instructions or ""]
         if setup.sandbox is not None:
             if self._session_folders is not None:
-                place = self._session_folders.place(lease, {folder: named[name] for name, folder in folders.items()})
-            tools += sandbox_tools(place, self._sandbox_settings)
+                sandbox = self._session_folders.run_sandbox(
+                    lease, {folder: named[name] for name, folder in folders.items()}
+                )
+            tools += sandbox_tools(sandbox, self._sandbox_settings)
             instructions.append(sandbox_instructions(self._sandbox_settings))
         paths = {name: f"{RESERVED}/{folder}" for name, folder in folders.items()}
         instructions.append(skill_instructions(skills, None if setup.sandbox is None else paths))
@@ -254,13 +256,13 @@ class AgentLoader:
             "\n\n".join(filter(None, instructions)),
             self._toolbox(lease, skills, [*tools, *self._demo_tools(lease, model)], of_servers.tools),
             self._model_settings,
-            place,
+            sandbox,
             AttachmentLoader(self._database, self._blobs),
             ResultImages(self._database, self._blobs, lease.workspace_id),
             None if schema is None else OutputSchema(self.schemas, lease.workspace_id, schema),
         )
 
-    def _toolbox(self, lease: Lease, skills: list[SessionSkill], others: list[Tool], of_servers: list[Tool]) -> Toolbox:
+    def _toolbox(self, lease: Lease, skills: list[RunSkill], others: list[Tool], of_servers: list[Tool]) -> Toolbox:
         result_bytes = self._model_settings.tool_result_bytes
         built_in = [current_time(), *skill_tools(skills, self._skills, result_bytes), *others]
         assert all(tool.name in BUILT_IN_TOOLS for tool in built_in), "callers could have tools of the same name"

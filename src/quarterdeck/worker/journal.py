@@ -118,7 +118,7 @@ def turns_of(log: Iterable[Entry], run_id: UUID) -> list[Turn]:
 def _without_copies(turns: Sequence[Turn]) -> list[Turn]:
     """Of an input and its copies by retries, one. If the exchange of the retried run is still the last one, it goes on,
     and the copies are left out. If the session has got an answer since, the input is shown where it was repeated."""
-    # The places of the inputs that are shown, and of their copies by run.
+    # The positions of the inputs that are shown, and of their copies by run.
     shown: dict[str, int] = {}
     copies: defaultdict[UUID | None, list[int]] = defaultdict(list)
     # How many exchanges have ended before each turn.
@@ -128,11 +128,11 @@ def _without_copies(turns: Sequence[Turn]) -> list[Turn]:
             copies[turn.run_id].append(at)
     hidden: set[int] = set()
     kept = list(turns)
-    for run_id, places in copies.items():
-        repeated = {at: turn.input_id for at in places if isinstance(turn := turns[at], UserTurn) and turn.input_id}
+    for run_id, positions in copies.items():
+        repeated = {at: turn.input_id for at in positions if isinstance(turn := turns[at], UserTurn) and turn.input_id}
         originals = [shown[input_id] for input_id in repeated.values()]
-        if ended[max(originals)] == ended[places[0]]:
-            hidden.update(places)
+        if ended[max(originals)] == ended[positions[0]]:
+            hidden.update(positions)
             # The retry has consumed them, too.
             for at in originals:
                 kept[at] = msgspec.structs.replace(turns[at], run_id=run_id)
@@ -144,10 +144,10 @@ def _without_copies(turns: Sequence[Turn]) -> list[Turn]:
 
 def add_result(turns: list[Turn], result: ToolResult) -> None:
     """Insert the result behind its call and the other results, before inputs that were consumed later."""
-    place = len(turns)
-    while place > 0 and isinstance(turns[place - 1], UserTurn):
-        place -= 1
-    turns.insert(place, result)
+    position = len(turns)
+    while position > 0 and isinstance(turns[position - 1], UserTurn):
+        position -= 1
+    turns.insert(position, result)
 
 
 def _close_calls(turns: list[Turn], begun: set[str]) -> None:

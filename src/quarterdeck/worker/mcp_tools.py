@@ -67,7 +67,7 @@ class McpTools:
         self._database = database
         self._max_known = settings.mcp.tools
         self._connections = McpConnections(settings.mcp, sandbox, result_characters=settings.model.tool_result_bytes)
-        self._cipher = SecretCipher(settings.webhook, settings.data_dir)
+        self._cipher = SecretCipher(settings.encryption, settings.data_dir)
         self._tokens = OAuthTokens(settings.credential, settings.mcp.allowed_addresses)
 
     async def load(self, lease: Lease) -> RunTools:

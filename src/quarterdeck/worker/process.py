@@ -49,7 +49,7 @@ _STEADY_SECONDS = 5.0
 _READ_THREADS = 16
 # Notifications announce jobs and aborts within milliseconds; polling covers lost notifications.
 _POLL_SECONDS = 1.0
-# How often a worker without a free place looks for waiting runs whose workspace has less than its share.
+# How often a worker without a free slot looks for waiting runs whose workspace has less than its share.
 _TURN_SECONDS = 0.25
 
 
@@ -68,14 +68,14 @@ async def _work(settings: Settings) -> None:
     assert settings.database.url is not None, "the caller sets the database URL"
     database = Database(settings.database.url, settings.database)
     notifier = Notifier(database)
-    bundles = open_blob_store(settings.bundle.store_url, settings.data_dir, settings.bundle.fallback_store_url)
+    blobs = open_blob_store(settings.blob, settings.data_dir)
     models = ModelRegistry(settings.model)
-    files = BundleFiles(database, bundles, settings.bundle, settings.data_dir, _READ_THREADS)
+    files = BundleFiles(database, blobs, settings.bundle, settings.data_dir, _READ_THREADS)
     sandbox = await _find_sandbox(settings)
     skills = SkillReader(database, files)
-    folders = None if sandbox is None else SessionFolders(database, bundles, skills, sandbox, settings)
+    folders = None if sandbox is None else SessionFolders(database, blobs, skills, sandbox, settings)
     mcp_tools = McpTools(database, settings, sandbox)
-    agents = AgentLoader(database, bundles, skills, models, settings.model, settings.sandbox, folders, mcp_tools)
+    agents = AgentLoader(database, blobs, skills, models, settings.model, settings.sandbox, folders, mcp_tools)
     rule = ToolRule(settings.sandbox.rule)
     driver = RunDriver(database, agents, settings.run, settings.action, settings.worker, rule)
     await database.open()
@@ -206,7 +206,7 @@ async def _give_turns(database: Database, driver: RunDriver) -> None:
 async def _deliver_webhooks(database: Database, settings: Settings) -> None:
     sender = Sender(settings.webhook)
     try:
-        cipher = SecretCipher(settings.webhook, settings.data_dir)
+        cipher = SecretCipher(settings.encryption, settings.data_dir)
         await DeliverySender(database, settings.webhook, cipher, sender).run()
     finally:
         sender.close()

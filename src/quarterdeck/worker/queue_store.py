@@ -1,4 +1,4 @@
-"""Procrastinate's queue, with connections of ours and with turns: a free place goes to the workspace whose turn it is,
+"""Procrastinate's queue, with connections of ours and with turns: a free slot goes to the workspace whose turn it is,
 not to the oldest job."""
 
 from collections import deque
@@ -31,7 +31,7 @@ from quarterdeck.db.pool import (
 _NEXT = """
 SELECT id, status, task_name, priority, lock, queueing_lock, args, scheduled_at, queue_name, attempts, worker_id,
        extract(epoch FROM clock_timestamp() - greatest(queued_at, scheduled_at))::float8 AS waited_seconds
-FROM next_run_jobs(%(worker_id)s, %(places)s, %(count)s)
+FROM next_run_jobs(%(worker_id)s, %(slots)s, %(count)s)
 """
 # Unlike the library's function, it does not fail if the job is gone: recovery may have replaced it.
 _DELETE = "DELETE FROM jobs.procrastinate_jobs WHERE id = %(job_id)s"
@@ -42,12 +42,12 @@ _FETCHED_AT_ONCE = 8
 
 class TurnsJobManager(JobManager):
     """Fetches several jobs at once. Those that the library has not asked for yet wait here, for less than a moment:
-    never more are fetched than places are free."""
+    never more are fetched than slots are free."""
 
-    def __init__(self, connector: BaseAsyncConnector, places: int, on_taken: Callable[[float], None]) -> None:
+    def __init__(self, connector: BaseAsyncConnector, slots: int, on_taken: Callable[[float], None]) -> None:
         """`on_taken` is called with the seconds that a job has waited."""
         super().__init__(connector)
-        self._places = places
+        self._slots = slots
         self._on_taken = on_taken
         # The jobs that the library has asked for and not finished.
         self._in_progress = 0
@@ -56,9 +56,9 @@ class TurnsJobManager(JobManager):
 
     async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
         if not self._fetched:
-            count = min(max(self._places - self._in_progress, 1), _FETCHED_AT_ONCE)
+            count = min(max(self._slots - self._in_progress, 1), _FETCHED_AT_ONCE)
             rows = await self.connector.execute_query_all_async(
-                query=_NEXT, worker_id=worker_id, places=self._places, count=count
+                query=_NEXT, worker_id=worker_id, slots=self._slots, count=count
             )
             for row in rows:
                 self._on_taken(row["waited_seconds"])

@@ -92,7 +92,7 @@ async def _new_setup(database: Database, models: ModelCatalog, session_id: UUID,
 
 
 class Leaving(Exception):
-    """The run leaves its place, because another workspace needs it."""
+    """The run leaves its slot, because another workspace needs it."""
 
 
 class RunDriver:
@@ -170,7 +170,7 @@ class RunDriver:
             log.info("the run went on without this attempt", extra=fields(run_id=run_id, attempt=lease.attempt))
         except Leaving:
             pause_seconds = self._worker.lending_pause_seconds
-            await asyncio.shield(self._hand_back(lease, "Another workspace needed its place.", pause_seconds))
+            await asyncio.shield(self._hand_back(lease, "Another workspace needed its slot.", pause_seconds))
         except asyncio.CancelledError:
             # Shielded: this task is being cancelled, and the hand-back must complete.
             await asyncio.shield(self._hand_back(lease, "Its worker was stopped."))

@@ -6,7 +6,6 @@ import io
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from quarterdeck.blobs import service as blob_service
 from quarterdeck.blobs import service as blobs
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.model import Blob
@@ -20,20 +19,20 @@ from quarterdeck.runs.lifecycle import Lease, Superseded
 from quarterdeck.sandbox.adapter import Sandbox
 from quarterdeck.sandbox.folders import open_folders
 from quarterdeck.sandbox.manifest import Manifest
-from quarterdeck.sandbox.run_folders import MountedSkills, Place, SkillFolders
+from quarterdeck.sandbox.run_folders import MountedSkills, RunSandbox, SkillFolders
 from quarterdeck.sandbox.session_folder import SessionFolder
 from quarterdeck.session_files import records
 from quarterdeck.skills import service as skills
-from quarterdeck.skills.session_skills import SessionSkill, SkillReader
+from quarterdeck.skills.session_skills import RunSkill, SkillReader
 from quarterdeck.tools.tool import NewImage
 
 
 class AttachmentLoader:
     """Keeps what the last request had: the next one mostly has the same."""
 
-    def __init__(self, database: Database, store: BlobStore) -> None:
+    def __init__(self, database: Database, blob_store: BlobStore) -> None:
         self._database = database
-        self._store = store
+        self._blob_store = blob_store
         self._loaded: dict[str, bytes] = {}
 
     async def load(self, wanted: Mapping[str, int]) -> dict[str, bytes]:
@@ -55,7 +54,7 @@ class AttachmentLoader:
 
     async def _read(self, blob: Blob, size: int) -> None:
         try:
-            data = await self._store.read(blob.sha256, blob.generation, 0, size) if size else b""
+            data = await self._blob_store.read(blob.sha256, blob.generation, 0, size) if size else b""
         except (FileNotFoundError, ServiceError) as fault:
             log.warning("an attachment could not be read", exc_info=fault, extra=fields(sha256=blob.sha256))
             return
@@ -67,9 +66,9 @@ class AttachmentLoader:
 
 
 class ResultImages:
-    def __init__(self, database: Database, store: BlobStore, workspace_id: UUID) -> None:
+    def __init__(self, database: Database, blob_store: BlobStore, workspace_id: UUID) -> None:
         self._database = database
-        self._store = store
+        self._blob_store = blob_store
         self._workspace_id = workspace_id
 
     async def put(self, images: Sequence[NewImage]) -> tuple[ResultImage, ...] | None:
@@ -81,7 +80,7 @@ class ResultImages:
             contents[sha256] = NewBlob(io.BytesIO(image.data), size)
             stored.append(ResultImage(sha256=sha256, media_type=image.media_type, bytes=size))
         try:
-            await blobs.put(self._database, self._store, contents, self._workspace_id)
+            await blobs.put(self._database, self._blob_store, contents, self._workspace_id)
         except (ServiceError, OSError) as fault:
             log.warning("an image could not be stored", exc_info=fault, extra=fields(workspace_id=self._workspace_id))
             return None
@@ -130,7 +129,7 @@ class SessionFiles:
         return found
 
     async def put(self, contents: Mapping[str, NewBlob]) -> None:
-        await blob_service.put(self._database, self.blobs, contents, self._lease.workspace_id)
+        await blobs.put(self._database, self.blobs, contents, self._lease.workspace_id)
 
 
 # What a worker with a sandbox needs for the folders of sessions.
@@ -147,13 +146,13 @@ class SessionFolders:
         self._folders = open_folders(settings, sandbox.users)
         self._skills = SkillFolders(self._folders, skills, settings.sandbox.kept_folders)
 
-    def place(self, lease: Lease, session_skills: Mapping[str, SessionSkill]) -> Place:
+    def run_sandbox(self, lease: Lease, session_skills: Mapping[str, RunSkill]) -> RunSandbox:
         """For one attempt. `session_skills`: by the names of their folders."""
         stored = SessionFiles(self._database, self._blobs, lease)
-        return Place(
+        return RunSandbox(
             session_folder=SessionFolder(self._folders, stored, self._settings.sandbox),
             skills=MountedSkills(self._skills, session_skills),
-            sandbox=self._sandbox,
+            adapter=self._sandbox,
             settings=self._settings.sandbox,
             result_bytes=self._settings.model.tool_result_bytes,
             delta_seconds=self._settings.run.delta_seconds,

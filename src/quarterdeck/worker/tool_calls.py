@@ -30,7 +30,7 @@ class CarryOut(Struct, frozen=True):
     notice: str | None = None
 
 
-class Answer(Struct, frozen=True):
+class KnownResult(Struct, frozen=True):
     """The result of the call is known."""
 
     content: str
@@ -40,15 +40,15 @@ class Answer(Struct, frozen=True):
     is_error: bool = False
 
 
-def failure(reason: str) -> Answer:
-    return Answer(f"Error: {reason}", is_error=True)
+def failure(reason: str) -> KnownResult:
+    return KnownResult(f"Error: {reason}", is_error=True)
 
 
 class Wait(Struct, frozen=True):
     action: NewAction
 
 
-NextStep = CarryOut | Answer | Wait
+NextStep = CarryOut | KnownResult | Wait
 
 
 class CallState(Struct, frozen=True):
@@ -120,7 +120,7 @@ def _refusal(call: ToolCall, step: int, tool: Tool, rules: Rules, state: CallSta
     """None: the call may be carried out."""
     if rules.rule is ToolRule.DENY:
         denied = "Denied: the policy of this session does not allow this tool."
-        return Answer(denied if state.started_by is None else f"{denied} {_NOT_REPEATED}")
+        return KnownResult(denied if state.started_by is None else f"{denied} {_NOT_REPEATED}")
     approval = state.approval
     if approval is not None:
         # Before the rule and what is remembered: a person decided about this very call.
@@ -132,22 +132,22 @@ def _refusal(call: ToolCall, step: int, tool: Tool, rules: Rules, state: CallSta
     return Wait(replace(action, tool_definition=tool.definition_sha256))
 
 
-def _denial(approval: CallAction) -> Answer | None:
+def _denial(approval: CallAction) -> KnownResult | None:
     if approval.state is not ActionState.RESOLVED:
-        return Answer("Denied: nobody approved this call in time.")
+        return KnownResult("Denied: nobody approved this call in time.")
     resolution = approval.resolution or {}
     if resolution.get("decision") == Decision.ALLOW:
         return None
     message = resolution.get("message")
-    return Answer(f"Denied: {message}" if message else "Denied: a person did not allow this call.")
+    return KnownResult(f"Denied: {message}" if message else "Denied: a person did not allow this call.")
 
 
-def _clients_result(call: ToolCall, action: CallAction, state: CallState) -> Answer:
+def _clients_result(call: ToolCall, action: CallAction, state: CallState) -> KnownResult:
     if action.state is not ActionState.RESOLVED:
         return failure("nobody answered this call in time.")
     resolution = action.resolution or {}
     content = _text(resolution.get("result"))
-    answer = failure(content) if resolution.get("is_error") else Answer(content)
+    answer = failure(content) if resolution.get("is_error") else KnownResult(content)
     notice = _notice(call, _arguments(call, state))
     return answer if notice is None else replace(answer, content=f"{notice}\n\n{answer.content}")
 
@@ -157,18 +157,18 @@ def _unknown_outcome(call: ToolCall, step: int, rules: Rules, state: CallState) 
     action = state.unknown_outcome
     if action is None:
         if rules.tell_unknown_outcome:
-            return Answer(_OUTCOME_UNKNOWN)
+            return KnownResult(_OUTCOME_UNKNOWN)
         reason = f"The worker that carried out {call.name} was lost. The call may have taken effect."
         arguments = _arguments(call, state)
         return Wait(_action(ActionKind.UNKNOWN_OUTCOME, call, step, arguments, reason, state.started_by))
     if action.state is not ActionState.RESOLVED:
-        return Answer(_OUTCOME_UNKNOWN)
+        return KnownResult(_OUTCOME_UNKNOWN)
     resolution = action.resolution or {}
     match resolution.get("decision"):
         case Decision.RETRY:
             return None
         case Decision.DONE:
-            return Answer(_text(resolution.get("result", "It was carried out.")))
+            return KnownResult(_text(resolution.get("result", "It was carried out.")))
         case _:
             return failure(_text(resolution.get("result", "it was not carried out.")))
 

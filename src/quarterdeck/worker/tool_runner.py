@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from opentelemetry.trace import Span
 
 from quarterdeck.core import tracing
-from quarterdeck.core.errors import Kind, ServiceError
+from quarterdeck.core.errors import ErrorKind, ServiceError
 from quarterdeck.core.logging import fields, log
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.events.model import EventType, NewEvent
@@ -29,7 +29,17 @@ from quarterdeck.worker import journal
 from quarterdeck.worker.deltas import DeltaSender
 from quarterdeck.worker.run_files import ResultImages
 from quarterdeck.worker.run_spans import add_result, tool_span
-from quarterdeck.worker.tool_calls import Answer, CarryOut, NextStep, Rules, Wait, decide, failure, key_of, state_of
+from quarterdeck.worker.tool_calls import (
+    CarryOut,
+    KnownResult,
+    NextStep,
+    Rules,
+    Wait,
+    decide,
+    failure,
+    key_of,
+    state_of,
+)
 
 _MIN_PAUSE_SECONDS = 0.2
 _MAX_PAUSE_SECONDS = 5.0
@@ -95,10 +105,10 @@ class ToolRunner:
             for call in calls:
                 await self._add(done, call, await self._settle(call, step))
             return done.results, done.actions
-        places = asyncio.Semaphore(_READS_AT_ONCE)
+        slots = asyncio.Semaphore(_READS_AT_ONCE)
 
-        async def settle(call: ToolCall) -> Answer | Wait:
-            async with places:
+        async def settle(call: ToolCall) -> KnownResult | Wait:
+            async with slots:
                 return await self._settle(call, step)
 
         # Not a TaskGroup, which would hide an error in a group.
@@ -116,7 +126,7 @@ class ToolRunner:
         tool = self._tools.find(call.name)
         return tool is not None and tool.effect is Effect.READS
 
-    async def _settle(self, call: ToolCall, step: int) -> Answer | Wait:
+    async def _settle(self, call: ToolCall, step: int) -> KnownResult | Wait:
         """Carries out the call, if it may be. The answer is not stored."""
         known = await self._read(call, step)
         next_step = self._decide(call, step, known)
@@ -127,7 +137,7 @@ class ToolRunner:
         assert not isinstance(next_step, CarryOut)
         return next_step
 
-    async def _mismatch(self, call: ToolCall, action: NewAction) -> Answer | None:
+    async def _mismatch(self, call: ToolCall, action: NewAction) -> KnownResult | None:
         """Of a tool of the caller: a call that does not match its schema reaches nobody."""
         tool = self._tools.find(call.name)
         if tool is None or tool.carry_out is not None or action.arguments is None:
@@ -139,7 +149,7 @@ class ToolRunner:
         whose = "arguments" if action.arguments == call.arguments else "arguments that a person set"
         return failure(f"the {whose} do not match the parameters of this tool: {reason} Call the tool again.")
 
-    async def _add(self, done: _Done, call: ToolCall, settled: Answer | Wait) -> None:
+    async def _add(self, done: _Done, call: ToolCall, settled: KnownResult | Wait) -> None:
         if isinstance(settled, Wait):
             done.actions.append(settled.action)
         else:
@@ -176,7 +186,7 @@ class ToolRunner:
             states = replace(known.states, started=known.states.started | {call.id: self._lease.attempt})
             return self._decide(call, step, replace(known, states=states))
         text = output.text if order.notice is None else f"{order.notice}\n\n{output.text}"
-        return Answer(text, output.changes, output.images, output.is_error)
+        return KnownResult(text, output.changes, output.images, output.is_error)
 
     async def _output(self, tool: Tool, order: CarryOut, context: CallContext, span: Span) -> Output | None:
         """None: the tool failed, and may have taken effect."""
@@ -202,7 +212,7 @@ class ToolRunner:
         data = {"call_id": call.id, "name": call.name, "key": context.key, "attempt": self._lease.attempt}
         await call_log.record_start(self._database, self._lease, NewEvent(EventType.TOOL_STARTED, data))
 
-    async def _store(self, call: ToolCall, answer: Answer) -> ToolResult:
+    async def _store(self, call: ToolCall, answer: KnownResult) -> ToolResult:
         """A lost result is an unknown outcome. So a worker that is being stopped stores it before it hands the run
         back, unless the database is not available."""
         storing = asyncio.ensure_future(self._store_answer(call, answer))
@@ -213,7 +223,7 @@ class ToolRunner:
                 await asyncio.wait_for(storing, _STOP_SECONDS)
             raise
 
-    async def _store_answer(self, call: ToolCall, answer: Answer) -> ToolResult:
+    async def _store_answer(self, call: ToolCall, answer: KnownResult) -> ToolResult:
         content = bounded_result(answer.content, self._result_bytes)
         images: tuple[ResultImage, ...] | None = ()
         if answer.images:
@@ -240,7 +250,7 @@ class ToolRunner:
                 result, changes = ToolResult(result.call_id, result.name, CONFLICT, is_error=True), None
                 continue
             except ServiceError as fault:
-                if fault.kind not in (Kind.UNAVAILABLE, Kind.CONTENDED):
+                if fault.kind not in (ErrorKind.UNAVAILABLE, ErrorKind.CONTENDED):
                     raise
                 log.warning("a result could not be stored", exc_info=fault, extra=fields(run_id=self._lease.run_id))
             await asyncio.sleep(pause_seconds)

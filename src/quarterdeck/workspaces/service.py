@@ -20,7 +20,7 @@ from quarterdeck.core import errors
 from quarterdeck.core.actors import ActorBody, Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import LOWEST_ID, new_id
-from quarterdeck.core.operation import Refusal, operation
+from quarterdeck.core.operation import ErrorCase, operation
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.retention import RetentionDays, retention_in_force
 from quarterdeck.db.database import Connection, Database
@@ -74,7 +74,7 @@ async def get_workspace(access: Access, defaults: RetentionDays, call: Call[None
     conditional=True,
     idempotent=True,
     refusals=(
-        Refusal(
+        ErrorCase(
             "may_not_expire",
             errors.exceeds_caller(rules.MAY_NOT_EXPIRE),
             "The request changes the retention of runs, events or files, and the key lacks `session.manage`.",

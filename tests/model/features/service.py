@@ -26,10 +26,17 @@ from quarterdeck.app import load_app
 from quarterdeck.blobs.blob_store import open_blob_store
 from quarterdeck.cli.database import with_server
 from quarterdeck.core.actors import Permission
-from quarterdeck.core.settings import DatabaseSettings, LimitSettings, ModelSettings, SandboxSettings, Settings
+from quarterdeck.core.settings import (
+    BlobSettings,
+    DatabaseSettings,
+    LimitSettings,
+    ModelSettings,
+    SandboxSettings,
+    Settings,
+)
 from quarterdeck.db.database import Database
 from quarterdeck.models.model import Model
-from quarterdeck.models.providers import Connection as ProviderConnection
+from quarterdeck.models.providers import ProviderConnection
 from quarterdeck.models.registry import ModelRegistry
 from quarterdeck.runs.action_records import release_actions
 from quarterdeck.runs.lifecycle import Lease
@@ -264,7 +271,7 @@ async def running_service(owner_url: str, data_dir: Path) -> AsyncIterator[Servi
         connecting = psycopg.AsyncConnection.connect(owner_url, autocommit=True, options="-c search_path=app")
         service = Service(http, database, await stack.enter_async_context(await connecting))
         sandbox = await find_sandbox(SandboxSettings(), data_dir)
-        blobs = open_blob_store(None, data_dir)
+        blobs = open_blob_store(BlobSettings(), data_dir)
         files = BundleFiles(database, blobs, settings.bundle, data_dir, 1)
         stack.callback(files.close)
         skills = SkillReader(database, files)

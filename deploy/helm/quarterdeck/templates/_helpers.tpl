@@ -51,8 +51,8 @@ capabilities:
 {{- end }}
 
 {{- define "quarterdeck.env" -}}
-- name: QUARTERDECK_BUNDLE_STORE_URL
-  value: {{ .Values.bundleStoreUrl | quote }}
+- name: QUARTERDECK_BLOB_STORE_URL
+  value: {{ .Values.blobStoreUrl | quote }}
 {{- if .Values.metrics.enabled }}
 - name: QUARTERDECK_METRICS_HOST
   value: 0.0.0.0

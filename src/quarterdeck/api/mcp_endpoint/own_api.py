@@ -35,7 +35,7 @@ class ApiAnswer(Struct, frozen=True):
         return msgspec.json.decode(self.content)
 
 
-class ApiError(Exception):
+class OwnApiError(Exception):
     """The API refused. The text is its message."""
 
     def __init__(self, answer: ApiAnswer) -> None:
@@ -115,7 +115,7 @@ class OwnApi:
     ) -> Json:
         answer = await self.request(method, path, query, body, idempotency_key)
         if not answer.ok:
-            raise ApiError(answer)
+            raise OwnApiError(answer)
         return answer.json
 
     def _scope_of(

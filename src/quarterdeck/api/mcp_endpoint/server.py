@@ -12,7 +12,7 @@ from mcp.server.lowlevel.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Receive, Scope, Send
 
-from quarterdeck.api.mcp_endpoint.own_api import ApiError, OwnApi
+from quarterdeck.api.mcp_endpoint.own_api import OwnApi, OwnApiError
 from quarterdeck.api.mcp_endpoint.tools import TOOLS, Context, WaitLimits
 
 _INSTRUCTIONS = (
@@ -77,7 +77,7 @@ async def _call(context: Context, name: str, arguments: dict[str, Any]) -> types
         result = await tool.carry_out(context, msgspec.convert(arguments, tool.arguments))
     except msgspec.ValidationError as fault:
         return _failed(f"Invalid arguments: {fault}")
-    except ApiError as refused:
+    except OwnApiError as refused:
         return _failed(str(refused))
     return types.CallToolResult(content=[types.TextContent(text=msgspec.json.encode(result).decode())])
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from quarterdeck.agents.configuration import AgentReference
-from quarterdeck.api.mcp_endpoint.own_api import ApiError, Json, OwnApi, StreamRefused
+from quarterdeck.api.mcp_endpoint.own_api import Json, OwnApi, OwnApiError, StreamRefused
 from quarterdeck.runs.action_model import ActionState, ResolveActionBody
 from quarterdeck.runs.model import Delivery
 from quarterdeck.sessions.model import SearchIn
@@ -105,7 +105,7 @@ async def outcome(api: OwnApi, run: Json) -> dict[str, Any]:
 async def _action(api: OwnApi, action_id: str) -> Json:
     try:
         return await api.get(f"/v1/actions/{action_id}")
-    except ApiError as refused:
+    except OwnApiError as refused:
         return {"id": action_id, "error": str(refused)}
 
 
@@ -187,7 +187,7 @@ class Context(Struct, frozen=True):
     wait: WaitLimits
 
 
-class Tool(Struct, frozen=True):
+class EndpointTool(Struct, frozen=True):
     arguments: type[Struct]
     carry_out: Callable[[Context, Any], Awaitable[Json]]
     description: str
@@ -217,7 +217,7 @@ async def _send_input(context: Context, given: SendInput) -> Json:
     after: int | None = None
     try:
         after = await last_event_id(api, session_id)
-    except ApiError as refused:
+    except OwnApiError as refused:
         # Who may not read may send all the same.
         if refused.status != HTTPStatus.FORBIDDEN:
             raise
@@ -261,21 +261,29 @@ async def _awaited(context: Context, run_id: str, after: int, wait_seconds: floa
 
 
 TOOLS = {
-    "list_sessions": Tool(ListSessions, _list_sessions, "List the sessions of the workspace, newest first.", True),
-    "create_session": Tool(CreateSession, _create_session, "Create a session: a conversation with an agent.", False),
-    "send_input": Tool(
+    "list_sessions": EndpointTool(
+        ListSessions, _list_sessions, "List the sessions of the workspace, newest first.", True
+    ),
+    "create_session": EndpointTool(
+        CreateSession, _create_session, "Create a session: a conversation with an agent.", False
+    ),
+    "send_input": EndpointTool(
         SendInput,
         _send_input,
         "Send a message to a session and wait for the answer of the agent. If the run waits for a person, the open "
         "actions are returned instead; if it takes longer than wait_seconds, its state.",
         False,
     ),
-    "read_log": Tool(ReadLog, _read_log, "Read the log of a session: messages, tool calls and states of runs.", True),
-    "get_run": Tool(GetRun, _get_run, "Get the state of a run and its answer. Can wait until it has ended.", True),
-    "list_actions": Tool(
+    "read_log": EndpointTool(
+        ReadLog, _read_log, "Read the log of a session: messages, tool calls and states of runs.", True
+    ),
+    "get_run": EndpointTool(
+        GetRun, _get_run, "Get the state of a run and its answer. Can wait until it has ended.", True
+    ),
+    "list_actions": EndpointTool(
         ListActions, _list_actions, "List what runs wait for: approvals, results of tools, limits.", True
     ),
-    "resolve_action": Tool(
+    "resolve_action": EndpointTool(
         ResolveAction,
         _resolve_action,
         "Answer an action, for example allow or deny a tool call. The run continues then.",

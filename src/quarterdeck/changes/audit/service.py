@@ -14,7 +14,7 @@ from quarterdeck.core.ids import LOWEST_ID, new_id
 from quarterdeck.core.operation import operation
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.db.walks import Step, walk
+from quarterdeck.db.walks import BatchResult, walk
 
 _DELETE_BATCH = 1000
 
@@ -51,7 +51,7 @@ async def record_operator_change(connection: Connection, workspace_id: UUID, cha
 
 
 async def sweep_audit_events(database: Database) -> int:
-    async def delete(connection: Connection, after: UUID) -> Step:
+    async def delete(connection: Connection, after: UUID) -> BatchResult:
         return await store.delete_old(connection, after, _DELETE_BATCH)
 
     return await walk(database, delete, LOWEST_ID, _DELETE_BATCH)

@@ -9,7 +9,7 @@ from quarterdeck.changes.audit.model import AuditEventBody, AuditQuery, Change, 
 from quarterdeck.core.actors import ActorBody, Origin, Principal
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID, created_at, first_id_at
 from quarterdeck.db.database import Connection
-from quarterdeck.db.walks import Step
+from quarterdeck.db.walks import BatchResult
 
 _ADD = """
 INSERT INTO audit_events
@@ -29,7 +29,7 @@ def _page_query(indexed: str | None, *, newest_first: bool) -> str:
     replace "=", and coalesce hides the other filters. With "action = … ORDER BY id", a plan cached while the table was
     empty could walk the index of all events."""
     columns = [f"a.{indexed or 'workspace_id'}", "a.id"]
-    place, bound = f"({', '.join(columns)})", f"({', '.join(['%s'] * len(columns))})"
+    key, bound = f"({', '.join(columns)})", f"({', '.join(['%s'] * len(columns))})"
     order = ", ".join(f"{column} {'DESC' if newest_first else 'ASC'}" for column in columns)
     # No other condition on the indexed columns: the index scan would start there and not at the cursor.
     equal = "a.workspace_id = %s AND " if indexed else ""
@@ -39,7 +39,7 @@ SELECT a.id, a.action, a.object_type, a.object_id,
        CASE a.object_type WHEN 'session' THEN {_TITLE} ELSE a.object_name END,
        a.user_id, u.display_name, u.email, a.api_key_id, a.session_token_id, a.address, a.request_id, a.detail
 FROM audit_events a LEFT JOIN users u ON u.id = a.user_id
-WHERE {equal}{place} >= {bound} AND {place} < {bound}
+WHERE {equal}{key} >= {bound} AND {key} < {bound}
   AND coalesce(a.action = %s, %s::text IS NULL) AND coalesce(a.user_id = %s, %s::uuid IS NULL)
   AND coalesce(a.object_type = %s, %s::text IS NULL)
 ORDER BY {order} LIMIT %s
@@ -91,11 +91,11 @@ async def page(
     return [_body(row) for row in rows]
 
 
-async def delete_old(connection: Connection, after: UUID, batch: int) -> Step:
+async def delete_old(connection: Connection, after: UUID, batch: int) -> BatchResult:
     """The retention period is stored in the database, where the API's role cannot shorten it."""
     row = await (await connection.execute(_EXPIRE, (batch, after))).fetchone()
     assert row is not None
-    return Step(*row)
+    return BatchResult(*row)
 
 
 def _page(

@@ -23,9 +23,9 @@ from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
-from quarterdeck.core.operation import Refusal, operation
+from quarterdeck.core.operation import ErrorCase, operation
 from quarterdeck.core.pages import PageRequest, take_page
-from quarterdeck.core.secret_encryption import SecretCipher, SecretKeyError
+from quarterdeck.core.secret_encryption import EncryptionKeyError, SecretCipher
 from quarterdeck.core.settings import CredentialSettings
 from quarterdeck.db.database import Connection
 
@@ -99,13 +99,13 @@ async def list_credentials(access: Access, call: Call[None], request: PageReques
     idempotent=True,
     etag=True,
     refusals=(
-        Refusal(
+        ErrorCase(
             "name_taken",
             errors.conflict("This workspace already has a credential with this name."),
             "Another credential has this name.",
             "Use another name, or rotate the other credential.",
         ),
-        Refusal(
+        ErrorCase(
             "too_many",
             errors.conflict("This workspace already has the maximum of 200 credentials. Delete one first."),
             "The workspace has the maximum number of credentials (default: 200).",
@@ -195,7 +195,7 @@ async def rotate_credential(
     success="The credential is deleted.",
     conditional=True,
     refusals=(
-        Refusal(
+        ErrorCase(
             "in_use",
             errors.conflict("An MCP server uses this credential. Change or delete the server first."),
             "An MCP server uses the credential.",
@@ -235,23 +235,23 @@ async def authorization(
         raise errors.not_found("credential")
     try:
         secret = cipher.decrypt(credential_id, credential.secret).decode()
-    except SecretKeyError as fault:
+    except EncryptionKeyError as fault:
         return UsableCredential(UnusableAuthorization(credential_id, str(fault)), credential.revision)
     return UsableCredential(authorization_of(credential, secret, tokens), credential.revision)
 
 
-async def reseal_credentials(connection: Connection, cipher: SecretCipher) -> int:
+async def reencrypt_credentials(connection: Connection, cipher: SecretCipher) -> int:
     """Encrypt every secret with the first key, unless it already is."""
-    resealed = 0
+    reencrypted = 0
     try:
         for credential_id, secret in await store.encrypted_secrets(connection):
             if not cipher.is_current(secret):
                 fresh = cipher.encrypt(credential_id, cipher.decrypt(credential_id, secret))
                 await store.set_secret(connection, credential_id, fresh)
-                resealed += 1
-    except SecretKeyError as fault:
+                reencrypted += 1
+    except EncryptionKeyError as fault:
         raise errors.conflict(f"The secret of a credential cannot be decrypted: {fault}.") from fault
-    return resealed
+    return reencrypted
 
 
 async def _stored(connection: Connection, workspace_id: UUID, credential_id: UUID) -> CredentialBody:
@@ -264,14 +264,14 @@ async def _stored(connection: Connection, workspace_id: UUID, credential_id: UUI
 def _encrypt(cipher: SecretCipher, credential_id: UUID, secret: str) -> bytes:
     try:
         return cipher.encrypt(credential_id, secret.encode())
-    except SecretKeyError as fault:
+    except EncryptionKeyError as fault:
         raise _no_key() from fault
 
 
 def _digest(cipher: SecretCipher, secret: str) -> str:
     try:
         return cipher.digest(secret)
-    except SecretKeyError as fault:
+    except EncryptionKeyError as fault:
         raise _no_key() from fault
 
 

@@ -24,7 +24,7 @@ from quarterdeck.connections.credentials.model import (
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.outbound.network_backend import CheckedBackend, UnreachableError
 from quarterdeck.outbound.resolver import Resolve, ResolveFor, Resolver
-from quarterdeck.outbound.rules import AddressPolicy, Target, read_url
+from quarterdeck.outbound.rules import AddressPolicy, OutboundTarget, read_url
 
 _ANSWER_BYTES = 64 * 1024
 # Shorter ones could not be redacted: they occur in ordinary text.
@@ -89,7 +89,7 @@ class TokenEndpoint:
         return _read_token(status, answer)
 
     async def _ask(
-        self, backend: CheckedBackend, target: Target, parameters: Parameters, secret: str
+        self, backend: CheckedBackend, target: OutboundTarget, parameters: Parameters, secret: str
     ) -> tuple[int, Json | None]:
         """The client is named in a header, which every endpoint must support, or else in the form."""
         form = {"grant_type": "client_credentials", "scope": parameters.scope, "audience": parameters.audience}
@@ -102,7 +102,7 @@ class TokenEndpoint:
         return status, answer
 
     async def _exchange(
-        self, backend: CheckedBackend, target: Target, form: dict[str, str | None], headers: dict[str, str]
+        self, backend: CheckedBackend, target: OutboundTarget, form: dict[str, str | None], headers: dict[str, str]
     ) -> tuple[int, Json | None]:
         origin = httpcore2.Origin(target.scheme.encode(), target.host.encode(), target.port)
         url = httpcore2.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
@@ -116,7 +116,7 @@ class TokenEndpoint:
         ):
             return response.status, await _read_json(response)
 
-    def _trust(self, target: Target) -> ssl.SSLContext | None:
+    def _trust(self, target: OutboundTarget) -> ssl.SSLContext | None:
         """Created on first use: loading the CA certificates is slow, and most processes never need them."""
         if self._tls is None and target.scheme == "https":
             self._tls = httpcore2.default_ssl_context()

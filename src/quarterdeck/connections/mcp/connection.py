@@ -45,7 +45,7 @@ class LostSession(McpFailure):
     """The server has forgotten the MCP session, so the request had no effect and can be repeated."""
 
 
-class Connection:
+class McpConnection:
     def __init__(
         self, target: McpTarget, settings: McpSettings, result_characters: int, transport: OpenTransport, mode: Mode
     ) -> None:

@@ -16,7 +16,7 @@ from quarterdeck.outbound.resolver import Resolve, ResolveFor, Resolver
 from quarterdeck.sandbox.adapter import Sandbox
 
 if TYPE_CHECKING:
-    from quarterdeck.connections.mcp.connection import Connection, OpenTransport
+    from quarterdeck.connections.mcp.connection import McpConnection, OpenTransport
     from quarterdeck.connections.mcp.transports import HttpConnector
 
 _RESOLVERS = 4
@@ -71,7 +71,7 @@ class McpConnections:
         self._resolver.close()
 
     async def _request(
-        self, target: McpTarget, owner: UUID, request: "Callable[[Connection], Awaitable[_Answer]]"
+        self, target: McpTarget, owner: UUID, request: "Callable[[McpConnection], Awaitable[_Answer]]"
     ) -> _Answer:
         # The SDK takes a second to load, and most processes never need it. In a thread, so that heartbeats go on.
         await asyncio.to_thread(_load)
@@ -86,7 +86,7 @@ class McpConnections:
                 return await request(connection)
 
     @asynccontextmanager
-    async def _used(self, target: McpTarget, owner: UUID) -> "AsyncIterator[Connection]":
+    async def _used(self, target: McpTarget, owner: UUID) -> "AsyncIterator[McpConnection]":
         key = (owner, target.server_id)
         entry = self._entries.pop(key, None)
         if entry is not None and (entry.target.revision != target.revision or entry.connection.is_broken):
@@ -111,16 +111,16 @@ class McpConnections:
                 loop = asyncio.get_running_loop()
                 entry.timer = loop.call_later(self._settings.idle_seconds, self._drop, key)
 
-    def _open(self, target: McpTarget) -> "Connection":
+    def _open(self, target: McpTarget) -> "McpConnection":
         """Raises McpFailure if it cannot even be tried. The task of the connection does the rest."""
-        from quarterdeck.connections.mcp.connection import Connection
+        from quarterdeck.connections.mcp.connection import McpConnection
 
         if self._is_closed:
             raise McpFailure("The service is stopping.")
         if target.url is not None:
             transport = partial(self._http().connect, target.workspace_id, target.url, target.authorization)
-            return Connection(target, self._settings, self._result_characters, transport, "auto")
-        return Connection(target, self._settings, self._result_characters, self._stdio(target), "legacy")
+            return McpConnection(target, self._settings, self._result_characters, transport, "auto")
+        return McpConnection(target, self._settings, self._result_characters, self._stdio(target), "legacy")
 
     def _http(self) -> "HttpConnector":
         from quarterdeck.connections.mcp.transports import HttpConnector
@@ -177,7 +177,7 @@ def _load() -> None:
 
 
 class _Entry:
-    def __init__(self, connection: "Connection", target: McpTarget) -> None:
+    def __init__(self, connection: "McpConnection", target: McpTarget) -> None:
         self.connection = connection
         self.target = target
         self.users = 0

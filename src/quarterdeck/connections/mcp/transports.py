@@ -40,7 +40,7 @@ from quarterdeck.core.logging import fields, log
 from quarterdeck.core.settings import McpSettings
 from quarterdeck.outbound.network_backend import CheckedBackend, UnreachableError
 from quarterdeck.outbound.resolver import ResolveFor
-from quarterdeck.outbound.rules import AddressPolicy, Target, read_url
+from quarterdeck.outbound.rules import AddressPolicy, OutboundTarget, read_url
 from quarterdeck.sandbox.adapter import ErrorTail, Pipes, Sandbox, Service
 from quarterdeck.sandbox.model import SandboxUnavailable
 
@@ -99,7 +99,7 @@ class HttpConnector:
 class _BoundedTransport(httpx2.AsyncBaseTransport):
     def __init__(
         self,
-        target: Target,
+        target: OutboundTarget,
         authorization: Authorization | None,
         settings: McpSettings,
         problem: Problem,

@@ -8,7 +8,7 @@ from quarterdeck.core import errors
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.logging import fields, log
 from quarterdeck.core.settings import McpSettings
-from quarterdeck.core.slots import Places, hold_place
+from quarterdeck.core.slots import Slots, hold_slot
 from quarterdeck.outbound.rules import AddressPolicy, read_url
 from quarterdeck.sandbox.adapter import Sandbox
 
@@ -16,7 +16,7 @@ from quarterdeck.sandbox.adapter import Sandbox
 class McpChecks:
     def __init__(self, settings: McpSettings) -> None:
         self._settings = settings
-        self._places = Places(settings.connections, settings.checks_per_workspace)
+        self._slots = Slots(settings.connections, settings.checks_per_workspace)
         self._connections: McpConnections | None = None
 
     def open(self, sandbox: Sandbox | None) -> None:
@@ -27,7 +27,7 @@ class McpChecks:
         """Raises McpFailure."""
         assert self._connections is not None, "opened when the process starts"
         owner = new_id()
-        async with hold_place(self._places, workspace_id, self._settings.connect_seconds, "checks of MCP servers"):
+        async with hold_slot(self._slots, workspace_id, self._settings.connect_seconds, "checks of MCP servers"):
             try:
                 return await self._connections.list_tools(target, owner)
             except McpFailure:

@@ -30,7 +30,7 @@ from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
-from quarterdeck.core.operation import Refusal, operation
+from quarterdeck.core.operation import ErrorCase, operation
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.settings import McpSettings
@@ -39,13 +39,13 @@ from quarterdeck.db.database import Connection
 
 Body = TypeVar("Body")
 
-_NAME_TAKEN = Refusal(
+_NAME_TAKEN = ErrorCase(
     "name_taken",
     errors.conflict(rules.NAME_TAKEN),
     "Another MCP server of the workspace has this name.",
     "Choose another name, or use that server.",
 )
-_MAY_NOT_SEND = Refusal(
+_MAY_NOT_SEND = ErrorCase(
     "may_not_send",
     errors.exceeds_caller(rules.MAY_NOT_SEND),
     "The request would send a credential to a server that does not get it yet, and the key lacks `credential.manage`.",
@@ -99,7 +99,7 @@ async def get_mcp_server(access: Access, call: Call[None], mcp_server_id: UUID) 
     refusals=(
         _MAY_NOT_SEND,
         _NAME_TAKEN,
-        Refusal(
+        ErrorCase(
             "too_many",
             errors.conflict(rules.too_many(50)),
             "The workspace has the maximum number of MCP servers (default: 50).",
@@ -199,7 +199,7 @@ async def delete_mcp_server(changes: Changes, call: Call[None], mcp_server_id: U
     success="The result of the check.",
     conditional=True,
     refusals=(
-        Refusal(
+        ErrorCase(
             "changed",
             errors.conflict(rules.CHANGED_MEANWHILE),
             "The server was changed during the check.",

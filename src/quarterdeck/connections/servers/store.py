@@ -13,7 +13,6 @@ from quarterdeck.core.ids import created_at
 from quarterdeck.core.pages import bounds
 from quarterdeck.db.database import Connection
 
-# Other seeds belong to sessions, keys, receipts, places, webhooks and credentials.
 _LOCK_WORKSPACE = "SELECT pg_advisory_xact_lock(mcp_servers_lock(%s))"
 _COUNT = "SELECT count(*) FROM mcp_servers WHERE workspace_id = %s"
 _NAME_TAKEN = "SELECT EXISTS (SELECT FROM mcp_servers WHERE workspace_id = %s AND name = %s)"

@@ -12,17 +12,17 @@ import { actionPhrase, detailName, objectLink, objectName, objectTypeName } from
 const DAY = new Intl.DateTimeFormat(undefined, { weekday: "long", day: "numeric", month: "long", year: "numeric" });
 
 /**
- * Fills `place` with the entries that match the query, one page at a time. `onLoad(count, isComplete)` is called after
+ * Fills `container` with the entries that match the query, one page at a time. `onLoad(count, isComplete)` is called after
  * each page; `showHistory(id)` filters by one object.
  */
-export function auditEntries({ place, query, signal, onLoad, showHistory, empty }) {
+export function auditEntries({ container, query, signal, onLoad, showHistory, empty }) {
   let after = null;
   let count = 0;
   let list = null;
   let day = null;
 
   async function loadPage() {
-    const button = place.querySelector("button.more");
+    const button = container.querySelector("button.more");
     if (button) button.disabled = true;
     try {
       const page = await get("/audit-events", { limit: 50, ...query, after }, signal);
@@ -30,20 +30,20 @@ export function auditEntries({ place, query, signal, onLoad, showHistory, empty 
       const added = page.items.map(addEntry);
       after = page.next_cursor;
       count += added.length;
-      if (count === 0) fill(place, empty());
-      if (after !== null) place.append(el("button", { class: "more", type: "button", on: { click: loadPage } }, "Show older entries"));
+      if (count === 0) fill(container, empty());
+      if (after !== null) container.append(el("button", { class: "more", type: "button", on: { click: loadPage } }, "Show older entries"));
       // The button that had the focus was removed.
       if (button) added[0]?.querySelector("summary").focus();
       onLoad(count, after === null);
     } catch (error) {
       if (signal.aborted) return;
       removeControls();
-      place.append(errorBox(error, loadPage));
+      container.append(errorBox(error, loadPage));
     }
   }
 
   function removeControls() {
-    for (const node of place.querySelectorAll(":scope > [role=status], :scope > .error, :scope > button")) node.remove();
+    for (const node of container.querySelectorAll(":scope > [role=status], :scope > .error, :scope > button")) node.remove();
   }
 
   function addEntry(item) {
@@ -51,14 +51,14 @@ export function auditEntries({ place, query, signal, onLoad, showHistory, empty 
     if (itemDay !== day) {
       day = itemDay;
       list = el("ol", { class: "audit-day" });
-      place.append(el("h2", { class: "section" }, day), list);
+      container.append(el("h2", { class: "section" }, day), list);
     }
     const node = el("li", {}, entry(item, showHistory));
     list.append(node);
     return node;
   }
 
-  fill(place, loading("audit log"));
+  fill(container, loading("audit log"));
   return loadPage();
 }
 

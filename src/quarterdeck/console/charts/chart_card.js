@@ -11,14 +11,14 @@ export function chartCard({ title, unit = null, legend = [], draw, columns, rows
   const headingId = uniqueId("chart");
   const picture = el("div", { class: "chart-picture" });
   const legendNode = legend.length > 0 && legendList(legend);
-  const tablePlace = el("div", { class: "visually-hidden", role: "group", "aria-label": `${title}, as a table` });
+  const tableContainer = el("div", { class: "visually-hidden", role: "group", "aria-label": `${title}, as a table` });
   const node = el(
     "section",
     { class: "card chart", "aria-labelledby": headingId },
     el("div", { class: "chart-head" }, el("h2", { id: headingId }, title), unit && el("span", { class: "muted small-text" }, unit)),
     picture,
     legendNode,
-    tablePlace,
+    tableContainer,
   );
   let data = null;
   let width = 0;
@@ -43,12 +43,12 @@ export function chartCard({ title, unit = null, legend = [], draw, columns, rows
     show(newData) {
       data = newData;
       redraw();
-      fill(tablePlace, table(title, columns, rows(newData)));
+      fill(tableContainer, table(title, columns, rows(newData)));
     },
     asTable(isShown) {
-      tablePlace.className = isShown ? "chart-table" : "visually-hidden";
+      tableContainer.className = isShown ? "chart-table" : "visually-hidden";
       // The table scrolls, so it must be reachable by keyboard.
-      tablePlace.tabIndex = isShown ? 0 : -1;
+      tableContainer.tabIndex = isShown ? 0 : -1;
       picture.hidden = isShown;
       if (legendNode) legendNode.hidden = isShown;
     },

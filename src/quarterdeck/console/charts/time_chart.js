@@ -53,11 +53,11 @@ function columns(points, name, x, y, stepMs) {
 
 /** The line has gaps where there is no data. */
 function line(points, index, name, x, y, stepMs) {
-  const places = points.map(({ at, values }) => (values[index] === null ? null : [x(at + stepMs / 2), y(values[index])]));
-  const path = places.map((place, at) => (place === null ? "" : `${places[at - 1] ? "L" : "M"}${place[0].toFixed(1)} ${place[1].toFixed(1)}`)).join("");
+  const centres = points.map(({ at, values }) => (values[index] === null ? null : [x(at + stepMs / 2), y(values[index])]));
+  const path = centres.map((centre, at) => (centre === null ? "" : `${centres[at - 1] ? "L" : "M"}${centre[0].toFixed(1)} ${centre[1].toFixed(1)}`)).join("");
   return [
     svg("path", { class: `line ${name}`, d: path }),
-    places.filter(Boolean).map(([cx, cy]) => svg("circle", { class: name, cx, cy, r: 2.6 })),
+    centres.filter(Boolean).map(([cx, cy]) => svg("circle", { class: name, cx, cy, r: 2.6 })),
   ];
 }
 

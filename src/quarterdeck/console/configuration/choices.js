@@ -32,20 +32,20 @@ export function serversValue(data) {
 }
 
 function choicesField({ legend, noun, path, chosen, missing, choice, empty, loaded, signal }) {
-  const place = el("div", { class: "skill-choices" }, loading(noun));
+  const container = el("div", { class: "skill-choices" }, loading(noun));
   async function load() {
     try {
       const items = await Array.fromAsync(listAll(path, {}, signal));
       const known = new Set(items.map((one) => one.id));
       const all = [...items, ...chosen.filter((id) => !known.has(id)).map(missing)];
       const mark = el("input", { type: "hidden", name: loaded });
-      fill(place, mark, all.length === 0 ? el("p", { class: "hint" }, empty) : all.map(choice));
+      fill(container, mark, all.length === 0 ? el("p", { class: "hint" }, empty) : all.map(choice));
     } catch (error) {
-      if (!signal.aborted) fill(place, errorBox(error, load));
+      if (!signal.aborted) fill(container, errorBox(error, load));
     }
   }
   load();
-  return el("fieldset", {}, el("legend", {}, legend), place);
+  return el("fieldset", {}, el("legend", {}, legend), container);
 }
 
 function skillChoice({ id, name: rawName, latest_version: latest, default_version: pinned }, chosen) {

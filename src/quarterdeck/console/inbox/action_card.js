@@ -25,7 +25,7 @@ export function actionCard(action, onAnswer) {
 
 function openCard(action, onAnswer) {
   const headingId = uniqueId("action");
-  const errorPlace = el("div", {});
+  const errorContainer = el("div", {});
   let isSending = false;
 
   /** `body()` builds the answer, as an object or encoded, and throws if a field is invalid. The buttons stay enabled, so that they keep the focus. */
@@ -33,7 +33,7 @@ function openCard(action, onAnswer) {
     if (isSending) return;
     isSending = true;
     node.setAttribute("aria-busy", "true");
-    fill(errorPlace);
+    fill(errorContainer);
     try {
       onAnswer(await post(`/actions/${action.id}/resolve`, body()));
     } catch (error) {
@@ -53,7 +53,7 @@ function openCard(action, onAnswer) {
         return;
       }
     }
-    fill(errorPlace, errorBox(error));
+    fill(errorContainer, errorBox(error));
   }
 
   const node = el(
@@ -67,7 +67,7 @@ function openCard(action, onAnswer) {
     ),
     reason(action),
     canAnswer() ? answerForm(action, send) : readOnly(action),
-    errorPlace,
+    errorContainer,
   );
   return node;
 }

@@ -27,19 +27,19 @@ function approval(action, send) {
     field("Message to the agent", message, "Optional. The agent reads it and continues without the call."),
     el("div", { class: "buttons" }, el("button", { type: "submit", class: "danger" }, "Deny"), button("Back", back)),
   );
-  const place = el("div", {}, main);
+  const container = el("div", {}, main);
 
   function askForMessage() {
-    fill(place, reason);
+    fill(container, reason);
     message.focus();
   }
 
   function back() {
-    fill(place, main);
+    fill(container, main);
     deny.focus();
   }
 
-  return place;
+  return container;
 }
 
 function toolResult(action, send) {

@@ -18,7 +18,7 @@ const MAX_PAGE_SIZE = 200;
 export function inboxList(signal, empty) {
   const list = el("ol", { class: "inbox", "aria-label": "Requests, newest first" });
   const more = el("button", { class: "more", type: "button", on: { click: loadMore } }, "Show more");
-  const errorPlace = el("div", {});
+  const errorContainer = el("div", {});
   const content = el("div", {}, list, more);
   const node = el("div", {}, loading("inbox"));
   const showTitle = objectNames((id) => `/sessions/${id}`, sessionTitle, signal);
@@ -66,11 +66,11 @@ export function inboxList(signal, empty) {
     try {
       const result = await get("/actions", { ...query, ...page }, signal);
       if (number !== lastRequest) return;
-      fill(errorPlace);
+      fill(errorContainer);
       onPage(result);
     } catch (error) {
       if (signal.aborted || number !== lastRequest) return;
-      fill(errorPlace, errorBox(error, () => load(query)));
+      fill(errorContainer, errorBox(error, () => load(query)));
     }
     more.disabled = false;
     draw();
@@ -80,9 +80,9 @@ export function inboxList(signal, empty) {
   function draw() {
     more.hidden = next === null;
     if (items.size > 0) {
-      if (!node.contains(content)) fill(node, content, errorPlace);
+      if (!node.contains(content)) fill(node, content, errorContainer);
     } else {
-      fill(node, !errorPlace.hasChildNodes() && empty(query), errorPlace);
+      fill(node, !errorContainer.hasChildNodes() && empty(query), errorContainer);
     }
   }
 

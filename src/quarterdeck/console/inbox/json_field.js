@@ -21,14 +21,14 @@ export function jsonField(label, original, onChange = null) {
     class: "mono", value: text, spellcheck: "false", autocomplete: "off", "aria-labelledby": headingId, "aria-describedby": errorNode.id,
     on: { input: onInput },
   });
-  const place = el("div", {}, el("pre", { tabindex: "0", role: "region", "aria-labelledby": headingId }, visibleLines(shown)));
+  const container = el("div", {}, el("pre", { tabindex: "0", role: "region", "aria-labelledby": headingId }, visibleLines(shown)));
   const edit = el("button", { type: "button", class: "small", on: { click: startEditing } }, "Edit");
   const undo = el("button", { type: "button", class: "small", hidden: true, on: { click: undoEdits } }, "Undo changes");
 
   function startEditing() {
     edit.hidden = true;
     resize();
-    fill(place, area, errorNode);
+    fill(container, area, errorNode);
     area.focus();
   }
 
@@ -52,7 +52,7 @@ export function jsonField(label, original, onChange = null) {
   }
 
   return {
-    node: el("div", { class: "json-field" }, el("div", { class: "json-head" }, el("h4", { id: headingId }, label), onChange && [edit, undo]), place),
+    node: el("div", { class: "json-field" }, el("div", { class: "json-head" }, el("h4", { id: headingId }, label), onChange && [edit, undo]), container),
     get isChanged() {
       return isChanged(area.value, original);
     },

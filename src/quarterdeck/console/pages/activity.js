@@ -37,7 +37,7 @@ export async function show(view) {
   const chartsNode = el("div", { class: "charts" }, charts.map((one) => one.node));
   const totalsNode = el("dl", { class: "figures" });
   const emptyNode = el("div", {});
-  const errorPlace = el("div", {});
+  const errorContainer = el("div", {});
   const updated = el("p", { class: "muted small-text" });
   const asTables = el("input", { type: "checkbox", role: "switch", id: uniqueId("tables"), on: { change: toggleTables } });
   const content = el("div", {}, loading("activity"));
@@ -50,7 +50,7 @@ export async function show(view) {
       range.node,
       el("div", { class: "choice" }, asTables, el("label", { for: asTables.id }, "Show as tables")),
     ),
-    errorPlace,
+    errorContainer,
     content,
     usage.node,
   );
@@ -65,13 +65,13 @@ export async function show(view) {
     try {
       const data = await get("/activity", { minutes }, signal);
       if (request !== lastRequest) return;
-      fill(errorPlace);
+      fill(errorContainer);
       draw(data);
     } catch (error) {
       if (signal.aborted || request !== lastRequest) return;
       // Keep the old charts, if there are any.
       if (!content.contains(chartsNode)) fill(content);
-      fill(errorPlace, errorBox(error, refresh));
+      fill(errorContainer, errorBox(error, refresh));
     }
   }
 

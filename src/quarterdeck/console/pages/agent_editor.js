@@ -38,7 +38,7 @@ function draw(view, path, agent, base) {
   const name = el("input", { name: "name", required: true, maxlength: 200, autocomplete: "off" });
   const form = configurationForm({ values: base ?? EMPTY, options: { signal, instructionRows: INSTRUCTION_ROWS, isFolded: false } });
   const send = idempotentPost(path === null ? "/agents" : `${path}/versions`);
-  const errorPlace = el("div", {});
+  const errorContainer = el("div", {});
   const number = (agent?.latest_version ?? 0) + 1;
   const submit = el("button", { type: "submit", class: "primary" }, agent ? `Create version ${number}` : "Create agent");
   const cancel = el("a", { class: "button", href: `#${path ?? "/agents"}` }, "Cancel");
@@ -47,11 +47,11 @@ function draw(view, path, agent, base) {
     event.preventDefault();
     if (submit.disabled) return;
     submit.disabled = true;
-    clearFormErrors(event.target, errorPlace);
+    clearFormErrors(event.target, errorContainer);
     try {
       await save(new FormData(event.target));
     } catch (error) {
-      if (!signal.aborted) showFormError(event.target, errorPlace, error);
+      if (!signal.aborted) showFormError(event.target, errorContainer, error);
     }
     submit.disabled = false;
   }
@@ -80,7 +80,7 @@ function draw(view, path, agent, base) {
       { class: "agent-editor", on: { submit: onSubmit } },
       agent === null && field("Name", name, "Unique among the agents that are not archived."),
       form.node,
-      errorPlace,
+      errorContainer,
       el("div", { class: "buttons" }, submit, cancel),
     ),
   );

@@ -33,9 +33,9 @@ export async function show(view) {
     { class: "toolbar audit-filters", "aria-label": "Filters", on: { change: load, submit: (event) => { event.preventDefault(); load(); } } },
     Object.entries(controls).map(([name, control]) => field(labels[name], control)),
   );
-  const place = el("div", {});
+  const container = el("div", {});
   let currentQuery = new AbortController();
-  fill(view.main, view.title("Audit log"), form, el("div", { class: "audit-count" }, status, clear), place);
+  fill(view.main, view.title("Audit log"), form, el("div", { class: "audit-count" }, status, clear), container);
   addMembers(controls.user_id, view.signal);
   load();
 
@@ -48,7 +48,7 @@ export async function show(view) {
     clear.hidden = Object.keys(filters).length === 0;
     const query = { ...filters, since: startOfDay(filters.since, 0), until: startOfDay(filters.until, 1) };
     const signal = AbortSignal.any([view.signal, currentQuery.signal]);
-    auditEntries({ place, query, signal, onLoad, showHistory, empty });
+    auditEntries({ container, query, signal, onLoad, showHistory, empty });
   }
 
   function onLoad(count, isComplete) {

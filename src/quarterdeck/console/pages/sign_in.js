@@ -18,13 +18,13 @@ export function show(reason, onSignIn) {
   setTabTitle("Sign in");
   const input = el("input", { type: "password", name: "secret", required: true, autocomplete: "off", spellcheck: "false", placeholder: "qd_…" });
   const submit = el("button", { class: "primary", type: "submit" }, "Sign in");
-  const errorPlace = el("div", {}, reason && errorBox(withPlainMessage(reason)));
+  const errorContainer = el("div", {}, reason && errorBox(withPlainMessage(reason)));
 
   async function onSubmit(event) {
     event.preventDefault();
     if (submit.disabled) return;
     submit.disabled = true;
-    fill(errorPlace);
+    fill(errorContainer);
     const secret = input.value.trim();
     try {
       if (!HEADER_SAFE.test(secret)) throw new Error(INVALID);
@@ -33,7 +33,7 @@ export function show(reason, onSignIn) {
       onSignIn();
     } catch (error) {
       credential.clearCredential();
-      fill(errorPlace, errorBox(withPlainMessage(error)));
+      fill(errorContainer, errorBox(withPlainMessage(error)));
       submit.disabled = false;
       input.select();
     }
@@ -49,7 +49,7 @@ export function show(reason, onSignIn) {
         "form",
         { on: { submit: onSubmit } },
         field("API key or session token", input, "Stored in this tab only, until you close it or sign out."),
-        errorPlace,
+        errorContainer,
         el("div", { class: "buttons" }, submit),
       ),
       el("p", { class: "muted" }, "The server prints a key when it first starts. Create more with ", el("code", {}, "qd admin create-key"), "."),

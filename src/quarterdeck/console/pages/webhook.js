@@ -26,7 +26,7 @@ export async function show(view, { id }) {
   if (view.signal.aborted) return;
   const canManage = can("key.manage");
   const head = el("div", {});
-  const errorPlace = el("div", {});
+  const errorContainer = el("div", {});
   const deliveries = deliveryList(encodeURIComponent(id), canManage ? redeliver : null, view.signal);
   const stateChoice = segments("State", STATES, view.query.get("state") ?? "", filter);
 
@@ -79,12 +79,12 @@ export async function show(view, { id }) {
 
   /** Performs an action on the deliveries, then loads them again. */
   async function report(act) {
-    fill(errorPlace);
+    fill(errorContainer);
     try {
       await act();
       await deliveries.load();
     } catch (error) {
-      if (!view.signal.aborted) fill(errorPlace, errorBox(error));
+      if (!view.signal.aborted) fill(errorContainer, errorBox(error));
     }
   }
 
@@ -103,7 +103,7 @@ export async function show(view, { id }) {
     head,
     el("div", { class: "section-head" }, el("h2", {}, "Deliveries"), stateChoice.node),
     el("p", { class: "muted small-text" }, "A delivery is retried for about three days until your server responds with a 2xx status."),
-    errorPlace,
+    errorContainer,
     deliveries.node,
   );
   draw();

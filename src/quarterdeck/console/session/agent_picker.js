@@ -14,7 +14,7 @@ import { visibleName } from "../visible_text.js";
 export function agentPicker(current, signal, onChoose) {
   const select = el("select", { name: "agent", on: { change: () => { version.value = ""; choose(); } } }, option(null));
   const version = el("input", { type: "number", min: 1, step: 1, value: current?.version ?? "", "aria-label": "Version of the agent", on: { change: choose } });
-  const errorPlace = el("div", {});
+  const errorContainer = el("div", {});
   let agents = [];
   let lastChoice = 0;
   draw(current?.agent_id ?? "");
@@ -25,7 +25,7 @@ export function agentPicker(current, signal, onChoose) {
       agents = await Array.fromAsync(listAll("/agents", {}, signal));
       draw(select.value);
     } catch (error) {
-      if (!signal.aborted) fill(errorPlace, errorBox(error, () => { fill(errorPlace); load(); }));
+      if (!signal.aborted) fill(errorContainer, errorBox(error, () => { fill(errorContainer); load(); }));
     }
   }
 
@@ -49,7 +49,7 @@ export function agentPicker(current, signal, onChoose) {
     lastChoice += 1;
     const choice = lastChoice;
     drawVersion();
-    fill(errorPlace);
+    fill(errorContainer);
     if (select.value === "") return onChoose(null);
     onChoose(undefined);
     try {
@@ -58,7 +58,7 @@ export function agentPicker(current, signal, onChoose) {
       const configuration = await get(`${path}/versions/${number}`, {}, signal);
       if (choice === lastChoice) onChoose(configuration);
     } catch (error) {
-      if (!signal.aborted && choice === lastChoice) fill(errorPlace, errorBox(error));
+      if (!signal.aborted && choice === lastChoice) fill(errorContainer, errorBox(error));
     }
     return undefined;
   }
@@ -68,7 +68,7 @@ export function agentPicker(current, signal, onChoose) {
   node.insertBefore(choices, node.querySelector(".hint"));
   choices.prepend(select);
   return {
-    node: [node, errorPlace],
+    node: [node, errorContainer],
     choose,
     value: () => (select.value === "" ? null : { agent_id: select.value, version: version.value ? Number(version.value) : null }),
   };

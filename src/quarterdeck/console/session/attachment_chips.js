@@ -92,12 +92,12 @@ function hasThumbnail(blob) {
 
 /** `loading`: a promise of the address of a thumbnail, or null. */
 function picture(loading) {
-  const place = el("span", { class: "chip-picture" }, icon("file"));
+  const container = el("span", { class: "chip-picture" }, icon("file"));
   const show = (url) => {
     // The name stands beside the picture.
-    const image = el("img", { src: url, alt: "", on: { error: () => fill(place, icon("file")) } });
-    fill(place, image);
+    const image = el("img", { src: url, alt: "", on: { error: () => fill(container, icon("file")) } });
+    fill(container, image);
   };
   loading?.then((url) => url && show(url));
-  return place;
+  return container;
 }

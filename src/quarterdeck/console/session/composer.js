@@ -39,13 +39,13 @@ export function composer({ sessionId, signal, send, files, isArchived, more }) {
   const delivery = el("select", { class: "delivery", "aria-label": "Delivery", hidden: true, on: { change: updateLabel } }, options);
   const cancel = el("button", { type: "button", hidden: true, on: { click: cancelRun } }, "Cancel run");
   const state = el("span", { class: "tag" });
-  const errorPlace = el("div", {});
+  const errorContainer = el("div", {});
   const waitingNote = el("p", { class: "waiting-note", role: "status" });
   const uploadNote = el("p", { class: "waiting-note", role: "status" });
   const node = el(
     "form",
     { class: "composer", on: { submit: onSubmit } },
-    errorPlace,
+    errorContainer,
     waitingNote,
     isArchived
       ? el("p", { class: "muted" }, "This session is archived. Unarchive it to send messages.")
@@ -55,7 +55,7 @@ export function composer({ sessionId, signal, send, files, isArchived, more }) {
   );
 
   function add(blobs) {
-    fill(errorPlace);
+    fill(errorContainer);
     pending.add(blobs);
     text.focus();
   }
@@ -105,7 +105,7 @@ export function composer({ sessionId, signal, send, files, isArchived, more }) {
     const chosen = runId === null ? "steer" : delivery.value;
     text.value = "";
     onInput();
-    fill(errorPlace);
+    fill(errorContainer);
     // Each choice is for one message.
     delivery.value = "steer";
     updateLabel();
@@ -120,12 +120,12 @@ export function composer({ sessionId, signal, send, files, isArchived, more }) {
 
   async function cancelRun() {
     cancel.disabled = true;
-    fill(errorPlace);
+    fill(errorContainer);
     text.focus();
     try {
       await post(`/runs/${runId}/cancel`, undefined, signal);
     } catch (error) {
-      if (!signal.aborted) fill(errorPlace, errorBox(error));
+      if (!signal.aborted) fill(errorContainer, errorBox(error));
     } finally {
       cancel.disabled = false;
     }
@@ -152,7 +152,7 @@ export function composer({ sessionId, signal, send, files, isArchived, more }) {
       this.showError(error);
     },
     showError(error) {
-      fill(errorPlace, errorBox(error));
+      fill(errorContainer, errorBox(error));
     },
     /** `isNew`: the user has just created the session. */
     ready(isNew) {

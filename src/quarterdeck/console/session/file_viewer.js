@@ -82,9 +82,9 @@ async function content(file, signal) {
 function image(file, blob, signal) {
   const url = URL.createObjectURL(blob);
   signal.addEventListener("abort", () => URL.revokeObjectURL(url));
-  const place = el("div", { class: "viewer-image" });
-  const failed = () => fill(place, facts(file, "This image cannot be displayed."));
-  return fill(place, el("img", { src: url, alt: visibleName(file.name), on: { error: failed } }));
+  const container = el("div", { class: "viewer-image" });
+  const failed = () => fill(container, facts(file, "This image cannot be displayed."));
+  return fill(container, el("img", { src: url, alt: visibleName(file.name), on: { error: failed } }));
 }
 
 function code(text, { name, path }) {

@@ -28,7 +28,7 @@ export class FilesPanel {
   #isStale = false;
   #summary = el("span", { class: "muted small-text" });
   #body = el("div", { class: "files-body" });
-  #errorPlace = el("div", {});
+  #errorContainer = el("div", {});
   #archive = el("button", { type: "button", class: "small", hidden: true, on: { click: () => this.#downloadAll() } }, "Download all");
 
   /** `files`: a SessionFiles. */
@@ -42,7 +42,7 @@ export class FilesPanel {
       "section",
       { class: "files-panel", id: uniqueId("panel"), hidden: true, "aria-labelledby": headingId, on: { keydown: (event) => this.#onKeydown(event) } },
       el("div", { class: "files-head" }, el("h2", { id: headingId, tabindex: "-1" }, "Files"), this.#summary, this.#archive, el("button", close, icon("close"))),
-      this.#errorPlace,
+      this.#errorContainer,
       this.#body,
     );
     this.button = el("button", { type: "button", class: "small with-icon files-button", "aria-controls": this.node.id, "aria-expanded": "false", on: { click: () => this.#toggle(this.node.hidden) } }, icon("files"), "Files");
@@ -86,12 +86,12 @@ export class FilesPanel {
     if (this.#shown === null) fill(this.#body, loading("files"));
     try {
       const list = await this.#list();
-      fill(this.#errorPlace);
+      fill(this.#errorContainer);
       this.#draw(list);
     } catch (error) {
       if (this.#signal.aborted) return;
       if (this.#shown === null) fill(this.#body);
-      fill(this.#errorPlace, errorBox(error, () => this.#load()));
+      fill(this.#errorContainer, errorBox(error, () => this.#load()));
     } finally {
       this.#isLoading = false;
     }
@@ -149,12 +149,12 @@ export class FilesPanel {
   async #downloadAll() {
     const name = `session-${this.#session.id}-files.tar.gz`;
     this.#archive.disabled = true;
-    fill(this.#errorPlace);
+    fill(this.#errorContainer);
     try {
       await download(`/sessions/${this.#session.id}/files/archive`, {}, name);
       notice(`${name} was downloaded.`);
     } catch (error) {
-      if (!this.#signal.aborted) fill(this.#errorPlace, errorBox(error));
+      if (!this.#signal.aborted) fill(this.#errorContainer, errorBox(error));
     } finally {
       this.#archive.disabled = false;
     }

@@ -7,15 +7,15 @@ export const MAX_CHARACTERS = 20_000;
 /** Shows the start of a long text with a button for the rest. `render(text)` returns nodes. */
 export function longText(text, render) {
   if (text.length <= MAX_CHARACTERS) return render(text);
-  const place = el("div", {});
+  const container = el("div", {});
   const showAll = () => {
-    fill(place, render(text));
-    place.tabIndex = -1;
-    place.focus({ preventScroll: true });
+    fill(container, render(text));
+    container.tabIndex = -1;
+    container.focus({ preventScroll: true });
   };
   const label = `Show all ${text.length.toLocaleString("en")} characters`;
   const button = el("button", { type: "button", class: "small", on: { click: showAll } }, label);
-  return fill(place, render(start(text)), el("p", { class: "truncated" }, "… ", button));
+  return fill(container, render(start(text)), el("p", { class: "truncated" }, "… ", button));
 }
 
 /** Does not split a surrogate pair. */

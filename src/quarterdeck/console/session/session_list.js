@@ -42,7 +42,7 @@ export function sessionList(signal, empty) {
   const tableNode = table("Sessions", COLUMNS, []);
   const body = tableNode.querySelector("tbody");
   const button = el("button", { class: "more", type: "button", on: { click: loadMore } }, "Show more");
-  const errorPlace = el("div", {});
+  const errorContainer = el("div", {});
   let rows = new Map();
   let query = {};
   let next = null;
@@ -58,12 +58,12 @@ export function sessionList(signal, empty) {
     try {
       const page = await get("/sessions", { ...query, limit: PAGE_SIZE }, either);
       next = page.next_cursor;
-      fill(errorPlace);
+      fill(errorContainer);
       draw(page.items);
     } catch (error) {
       if (either.aborted) return;
       emptyFor = null;
-      fill(node, fill(errorPlace, errorBox(error, () => load(query))));
+      fill(node, fill(errorContainer, errorBox(error, () => load(query))));
       return;
     }
     refreshRegularly(either);
@@ -75,10 +75,10 @@ export function sessionList(signal, empty) {
     try {
       const page = await get("/sessions", { ...query, limit: PAGE_SIZE, after: next }, either);
       next = page.next_cursor;
-      fill(errorPlace);
+      fill(errorContainer);
       draw([...[...rows.values()].map((one) => one.session), ...page.items]);
     } catch (error) {
-      if (!either.aborted) fill(errorPlace, errorBox(error));
+      if (!either.aborted) fill(errorContainer, errorBox(error));
     } finally {
       button.disabled = false;
     }
@@ -119,18 +119,18 @@ export function sessionList(signal, empty) {
     const oldRows = rows;
     rows = new Map(sessions.map((session) => [session.id, updateRow(oldRows.get(session.id), session)]));
     for (const [id, { row }] of oldRows) if (!rows.has(id)) row.remove();
-    let place = body.firstChild;
+    let following = body.firstChild;
     for (const { row } of rows.values()) {
-      if (row === place) place = place.nextSibling;
-      else body.insertBefore(row, place);
+      if (row === following) following = following.nextSibling;
+      else body.insertBefore(row, following);
     }
     button.hidden = next === null;
     if (rows.size > 0) {
       emptyFor = null;
-      if (node.firstChild !== tableNode) fill(node, tableNode, button, errorPlace);
+      if (node.firstChild !== tableNode) fill(node, tableNode, button, errorContainer);
     } else if (emptyFor !== query) {
       emptyFor = query;
-      fill(node, empty(query), errorPlace);
+      fill(node, empty(query), errorContainer);
     }
   }
 

@@ -15,7 +15,7 @@ const REFRESH_MS = 1000;
 
 /** `draw()` shows the current runs; active runs are also redrawn every second. */
 export function timeline(runs, signal) {
-  const place = el("div", { class: "timeline" });
+  const container = el("div", { class: "timeline" });
   let maxCount = COLLAPSED_COUNT;
   let width = 0;
   let lastDrawn = null;
@@ -27,11 +27,11 @@ export function timeline(runs, signal) {
     lastDrawn = state;
     const shown = runs.all.slice(-maxCount).reverse();
     if (shown.length === 0) {
-      fill(place, el("p", { class: "muted" }, "No runs yet"));
+      fill(container, el("p", { class: "muted" }, "No runs yet"));
       return;
     }
     const longest = Math.max(...shown.map((run) => durationMs(run)), 1);
-    fill(place, list(shown, (width - LABEL_WIDTH - END_WIDTH) / longest, width), footer(shown.length), legend());
+    fill(container, list(shown, (width - LABEL_WIDTH - END_WIDTH) / longest, width), footer(shown.length), legend());
   }
 
   function footer(count) {
@@ -45,17 +45,17 @@ export function timeline(runs, signal) {
   function toggle() {
     maxCount = maxCount === COLLAPSED_COUNT ? EXPANDED_COUNT : COLLAPSED_COUNT;
     draw();
-    place.querySelector("button").focus();
+    container.querySelector("button").focus();
   }
 
   const observer = new ResizeObserver(([entry]) => {
     width = Math.floor(entry.contentRect.width);
     draw();
   });
-  observer.observe(place);
+  observer.observe(container);
   const timer = setInterval(draw, REFRESH_MS);
   signal.addEventListener("abort", () => { observer.disconnect(); clearInterval(timer); });
-  return { node: place, draw };
+  return { node: container, draw };
 }
 
 function list(runs, scale, width) {

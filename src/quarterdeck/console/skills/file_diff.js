@@ -103,7 +103,7 @@ function rowsTable(hunks, isSplit, columns, label) {
     tableHead(columns),
     body,
   );
-  const place = el("div", {}, node);
+  const container = el("div", {}, node);
   let shown = 0;
   function showMore() {
     const next = rows.slice(shown, shown + MAX_ROWS);
@@ -116,10 +116,10 @@ function rowsTable(hunks, isSplit, columns, label) {
       button.remove();
       showMore();
     });
-    place.append(button);
+    container.append(button);
   }
   showMore();
-  return place;
+  return container;
 }
 
 function tableHead(columns) {

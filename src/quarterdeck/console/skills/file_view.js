@@ -11,12 +11,12 @@ import { visibleText } from "../visible_text.js";
 const MAX_BYTES = 256 * 1024;
 const LINES_PER_STEP = 2000;
 
-/** Fills `place`. `path` is the API path of the version; `file` is an entry of its manifest. */
-export async function showFile(place, path, file, signal) {
+/** Fills `container`. `path` is the API path of the version; `file` is an entry of its manifest. */
+export async function showFile(container, path, file, signal) {
   const body = el("div", {}, loading("file"));
   const name = file.path.slice(file.path.lastIndexOf("/") + 1);
   fill(
-    place,
+    container,
     el(
       "div",
       { class: "file-head" },
@@ -32,27 +32,27 @@ export async function showFile(place, path, file, signal) {
     const text = decodeText(await response.arrayBuffer());
     fill(body, text === null ? details(file, "This is a binary file.") : lines(text, file.path));
   } catch (error) {
-    if (!signal.aborted) fill(body, errorBox(error, () => showFile(place, path, file, signal)));
+    if (!signal.aborted) fill(body, errorBox(error, () => showFile(container, path, file, signal)));
   }
 }
 
 export function downloadButton(text, path, query, name) {
-  const errorPlace = el("div", {});
+  const errorContainer = el("div", {});
   const button = el("button", { type: "button", class: "small" }, text);
   button.addEventListener("click", async () => {
     button.disabled = true;
-    fill(errorPlace);
+    fill(errorContainer);
     try {
       await download(path, query, name);
       notice(`${visibleText(name)} was downloaded.`);
     } catch (error) {
-      fill(errorPlace, errorBox(error));
+      fill(errorContainer, errorBox(error));
     } finally {
       button.disabled = false;
       button.focus();
     }
   });
-  return el("div", { class: "download" }, button, errorPlace);
+  return el("div", { class: "download" }, button, errorContainer);
 }
 
 function details(file, reason) {
@@ -95,7 +95,7 @@ function lines(text, path) {
     tabindex: "0",
     "aria-label": `Contents of ${visibleText(path)}`,
   });
-  const place = el("div", {}, isCrLf && el("p", { class: "muted" }, "CRLF line endings"), box);
+  const container = el("div", {}, isCrLf && el("p", { class: "muted" }, "CRLF line endings"), box);
   let shown = 0;
   function showMore() {
     const nodes = all
@@ -112,8 +112,8 @@ function lines(text, path) {
       button.remove();
       showMore();
     });
-    place.append(button);
+    container.append(button);
   }
   showMore();
-  return place;
+  return container;
 }

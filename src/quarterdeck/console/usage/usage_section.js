@@ -30,8 +30,8 @@ export function usageSection(signal) {
   const group = segments("Group by", GROUPS, "model", refresh);
   const totals = el("dl", { class: "figures" });
   const chart = dayChart(signal, () => measure.value());
-  const tablePlace = el("div", {}, loading("usage"));
-  const errorPlace = el("div", {});
+  const tableContainer = el("div", {}, loading("usage"));
+  const errorContainer = el("div", {});
   const names = {
     session: objectNames((id) => `/sessions/${id}`, sessionTitle, signal),
     api_key: objectNames((id) => `/api-keys/${id}`, (key) => visibleName(key.label), signal),
@@ -47,14 +47,14 @@ export function usageSection(signal) {
     try {
       const [byDay, byGroup] = await Promise.all(["day", group.value()].map((name) => get("/usage", { group_by: name, from, to }, signal)));
       if (request !== lastRequest) return;
-      fill(errorPlace);
+      fill(errorContainer);
       days = everyDay(byDay.items, Number(range.value()));
       draw();
       drawTable(byGroup.items);
     } catch (error) {
       if (signal.aborted || request !== lastRequest) return;
-      tablePlace.querySelector("[role=status]")?.remove();
-      fill(errorPlace, errorBox(error, refresh));
+      tableContainer.querySelector("[role=status]")?.remove();
+      fill(errorContainer, errorBox(error, refresh));
     }
   }
 
@@ -78,21 +78,21 @@ export function usageSection(signal) {
   function drawTable(items) {
     const kind = group.value();
     const label = GROUPS.find(([value]) => value === kind)[1];
-    if (items.length === 0) return fill(tablePlace, el("p", { class: "muted" }, "No usage in this time range."));
+    if (items.length === 0) return fill(tableContainer, el("p", { class: "muted" }, "No usage in this time range."));
     const columns = [{ name: label, cell: (item) => groupName(kind, item.group, names) }, ...COLUMNS];
     const rest = items.length > MAX_ROWS && el("p", { class: "muted small-text" }, `The ${MAX_ROWS} most expensive of ${items.length}. The API lists all.`);
-    return fill(tablePlace, table(`Usage by ${label.toLowerCase()}`, columns, items.slice(0, MAX_ROWS)), rest);
+    return fill(tableContainer, table(`Usage by ${label.toLowerCase()}`, columns, items.slice(0, MAX_ROWS)), rest);
   }
 
   const node = el(
     "section",
     { class: "usage", "aria-labelledby": headingId },
     el("div", { class: "section-head" }, el("h2", { id: headingId }, "Usage"), range.node, measure.node),
-    errorPlace,
+    errorContainer,
     totals,
     el("div", { class: "charts" }, chart.node),
     el("div", { class: "section-head" }, el("h3", {}, "Breakdown"), group.node),
-    tablePlace,
+    tableContainer,
     el("p", { class: "muted small-text" }, "Days are in UTC. Tokens of models with an unknown price have no cost."),
   );
   return { node, refresh, asTable: chart.asTable };

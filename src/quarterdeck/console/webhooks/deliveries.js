@@ -45,7 +45,7 @@ export function deliveryList(webhookId, redeliver, signal) {
 
   function showMoreButton(after, body, either) {
     if (after === null) return;
-    const errorPlace = el("div", {});
+    const errorContainer = el("div", {});
     const button = el("button", { class: "more", type: "button", on: { click: loadMore } }, "Show more");
     async function loadMore() {
       button.disabled = true;
@@ -53,14 +53,14 @@ export function deliveryList(webhookId, redeliver, signal) {
         const page = await get(path, { ...query, limit: PAGE_SIZE, after }, either);
         body.append(...page.items.map((one) => tableRow(columns, one, rowAttributes)));
         button.remove();
-        errorPlace.remove();
+        errorContainer.remove();
         showMoreButton(page.next_cursor, body, either);
       } catch (error) {
-        if (!either.aborted) fill(errorPlace, errorBox(error));
+        if (!either.aborted) fill(errorContainer, errorBox(error));
         button.disabled = false;
       }
     }
-    node.append(button, errorPlace);
+    node.append(button, errorContainer);
   }
 
   /** Only the first page: its rows are replaced in place, so that focus and scroll position stay. */

@@ -267,7 +267,7 @@ BEGIN
         cost_usd = coalesce(u.cost_usd + excluded.cost_usd, u.cost_usd, excluded.cost_usd);
     INSERT INTO session_events (session_id, run_id, type, data, record)
     SELECT of_session, of_run, e.event->>'type', e.event->'data', e.event->'record'
-    FROM jsonb_array_elements(events) WITH ORDINALITY AS e (event, place) ORDER BY e.place;
+    FROM jsonb_array_elements(events) WITH ORDINALITY AS e (event, number) ORDER BY e.number;
     IF finish AND finish_run(of_run, of_session, of_workspace, by_attempt, false) = 'finished' THEN
         RETURN 'finished';
     END IF;

@@ -11,7 +11,7 @@ BEGIN ATOMIC
     ON CONFLICT (queueing_lock) WHERE status = 'todo' DO NOTHING;
 END;
 
--- For a run that gave its place to another workspace. See next_run_job() for the effect of the pause.
+-- For a run that gave its slot to another workspace. See next_run_job() for the effect of the pause.
 CREATE OR REPLACE FUNCTION enqueue_run_after(session_id uuid, run_id uuid, pause_seconds double precision) RETURNS void
 LANGUAGE sql VOLATILE
 BEGIN ATOMIC

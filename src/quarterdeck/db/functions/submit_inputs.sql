@@ -98,9 +98,9 @@ DECLARE
     outcome text;
     attached record;
 BEGIN
-    SELECT array_agg(c.refusal IS NULL ORDER BY item.place) INTO admitted
+    SELECT array_agg(c.refusal IS NULL ORDER BY item.number) INTO admitted
     FROM unnest(secret_hashes, session_ids, workspace_ids) WITH ORDINALITY
-        AS item (secret_hash, session_id, workspace_id, place)
+        AS item (secret_hash, session_id, workspace_id, number)
     CROSS JOIN LATERAL find_submitter(item.secret_hash, item.session_id, item.workspace_id) AS c;
 
     FOR i IN 1 .. cardinality(session_ids) LOOP
@@ -112,13 +112,13 @@ BEGIN
     END LOOP;
 
     FOR caller IN
-        SELECT item.place, c.*, (SELECT a.caller FROM caller_of(c.api_key_id, c.session_token_id) a) AS actor
+        SELECT item.number, c.*, (SELECT a.caller FROM caller_of(c.api_key_id, c.session_token_id) a) AS actor
         FROM unnest(secret_hashes, session_ids, workspace_ids) WITH ORDINALITY
-            AS item (secret_hash, session_id, workspace_id, place)
+            AS item (secret_hash, session_id, workspace_id, number)
         CROSS JOIN LATERAL find_submitter(item.secret_hash, item.session_id, item.workspace_id) AS c
-        ORDER BY item.place
+        ORDER BY item.number
     LOOP
-        i := caller.place;
+        i := caller.number;
         body := NULL;
         api_key_id := CASE WHEN caller.session_token_id IS NULL THEN caller.api_key_id END;
         IF caller.refusal IS NOT NULL OR NOT locked[i] THEN

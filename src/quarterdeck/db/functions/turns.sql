@@ -1,15 +1,15 @@
--- Workspaces take turns at the places of workers. A place is one of the runs that a worker drives at the same time.
+-- Workspaces take turns at the slots of workers. A slot is one of the runs that a worker drives at the same time.
 --
---   * A free place goes to the waiting workspace that holds the fewest places. Among equals, to the one whose last turn
+--   * A free slot goes to the waiting workspace that holds the fewest slots. Among equals, to the one whose last turn
 --     is the longest ago. How many runs wait in a workspace does not matter.
---   * A workspace may hold all places while nobody else waits. When others wait, every workspace has the same share,
+--   * A workspace may hold all slots while nobody else waits. When others wait, every workspace has the same share,
 --     which is never more than half. Runs beyond the share are asked to leave, the newest first. A run that leaves is
 --     queued again with everything that it has stored.
 --
 -- Both functions look at the jobs of all workers, so nothing has to be kept in step between workers.
 
--- Workspaces with waiting jobs, and how many places each holds. Reads one index entry per workspace, not per job.
-CREATE OR REPLACE FUNCTION waiting_workspaces() RETURNS TABLE (workspace_id uuid, places bigint)
+-- Workspaces with waiting jobs, and how many slots each holds. Reads one index entry per workspace, not per job.
+CREATE OR REPLACE FUNCTION waiting_workspaces() RETURNS TABLE (workspace_id uuid, slots bigint)
 LANGUAGE sql STABLE
 AS $$
     WITH RECURSIVE waiting (workspace_id) AS (
@@ -26,7 +26,7 @@ $$;
 
 -- Takes the next job for a worker, in place of the library's procrastinate_fetch_job_v2(), which takes the oldest.
 -- All columns are NULL if there is none.
-CREATE OR REPLACE FUNCTION next_run_job(fetching_worker_id bigint, worker_places integer)
+CREATE OR REPLACE FUNCTION next_run_job(fetching_worker_id bigint, worker_slots integer)
 RETURNS jobs.procrastinate_jobs
 LANGUAGE plpgsql VOLATILE
 -- As in submit_inputs(): plans from a time when the table was nearly empty would scan it.
@@ -42,14 +42,14 @@ BEGIN
     FOR turn IN
         SELECT w.workspace_id, count(*) OVER () > 1 AS others_wait
         FROM waiting_workspaces() w LEFT JOIN workspace_turns t ON t.workspace_id = w.workspace_id
-        ORDER BY w.places, t.last_turn_at NULLS FIRST, w.workspace_id
+        ORDER BY w.slots, t.last_turn_at NULLS FIRST, w.workspace_id
     LOOP
-        -- A workspace that had to give places back takes no more than half of this worker until its runs may return.
+        -- A workspace that had to give slots back takes no more than half of this worker until its runs may return.
         -- Otherwise a neighbour with a short run every few seconds would interrupt one of its runs each time.
         CONTINUE WHEN EXISTS (
             SELECT FROM jobs.procrastinate_jobs j
             WHERE j.workspace_id = turn.workspace_id AND j.status = 'todo' AND j.scheduled_at > now()
-        ) AND greatest(worker_places / 2, 1) <= (
+        ) AND greatest(worker_slots / 2, 1) <= (
             SELECT count(*) FROM jobs.procrastinate_jobs j
             WHERE j.workspace_id = turn.workspace_id AND j.status = 'doing' AND j.worker_id = fetching_worker_id
         );
@@ -78,8 +78,8 @@ BEGIN
 END;
 $$;
 
--- The next jobs for a worker, at most `max_jobs`, which must not be more than its free places.
-CREATE OR REPLACE FUNCTION next_run_jobs(fetching_worker_id bigint, worker_places integer, max_jobs integer)
+-- The next jobs for a worker, at most `max_jobs`, which must not be more than its free slots.
+CREATE OR REPLACE FUNCTION next_run_jobs(fetching_worker_id bigint, worker_slots integer, max_jobs integer)
 RETURNS SETOF jobs.procrastinate_jobs
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off
@@ -96,7 +96,7 @@ BEGIN
     IF waiting IS NULL THEN
         RETURN;
     END IF;
-    -- A workspace that waits alone takes no turns: its jobs are taken together. Unless it had to give places back.
+    -- A workspace that waits alone takes no turns: its jobs are taken together. Unless it had to give slots back.
     IF cardinality(waiting) = 1 AND NOT EXISTS (
         SELECT FROM jobs.procrastinate_jobs j
         WHERE j.workspace_id = waiting[1] AND j.status = 'todo' AND j.scheduled_at > now()
@@ -122,7 +122,7 @@ BEGIN
         END;
     END IF;
     FOR i IN 1 .. max_jobs LOOP
-        job := next_run_job(fetching_worker_id, worker_places);
+        job := next_run_job(fetching_worker_id, worker_slots);
         EXIT WHEN job.id IS NULL;
         RETURN NEXT job;
     END LOOP;
@@ -140,8 +140,8 @@ AS $$
     )
 $$;
 
--- Marks runs that shall leave their places, one for each waiting run of a workspace that has less than its share. If the
--- run still waits some seconds later, another one is asked: a tool call may take long, or the place went to a third.
+-- Marks runs that shall leave their slots, one for each waiting run of a workspace that has less than its share. If the
+-- run still waits some seconds later, another one is asked: a tool call may take long, or the slot went to a third.
 CREATE OR REPLACE FUNCTION ask_runs_to_leave() RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off
@@ -157,7 +157,7 @@ BEGIN
         RETURN;
     END IF;
 
-    -- Waiting runs mean that no place is free, so the places of all workers are the jobs that are being done.
+    -- Waiting runs mean that no slot is free, so the slots of all workers are the jobs that are being done.
     SELECT greatest((SELECT count(*) FROM jobs.procrastinate_jobs j WHERE j.status = 'doing') / greatest(count(*), 2), 1)
     INTO share
     FROM (
@@ -174,16 +174,16 @@ BEGIN
             WHERE j.workspace_id = w.workspace_id AND j.status = 'todo'
               AND (j.scheduled_at IS NULL OR j.scheduled_at <= now())
               AND NOT EXISTS (SELECT FROM jobs.procrastinate_jobs d WHERE d.lock = j.lock AND d.status = 'doing')
-            ORDER BY j.queueing_lock LIMIT greatest(share - w.places, 0)
+            ORDER BY j.queueing_lock LIMIT greatest(share - w.slots, 0)
         ) AS missing
         WHERE missing.ask_at <= now()
     ), ranked AS (
         -- By run and not by job: a run that left has a new job, and would be the one that leaves each time.
-        SELECT j.id, j.queueing_lock, row_number() OVER (PARTITION BY j.workspace_id ORDER BY j.queueing_lock) AS place
+        SELECT j.id, j.queueing_lock, row_number() OVER (PARTITION BY j.workspace_id ORDER BY j.queueing_lock) AS number
         FROM jobs.procrastinate_jobs j WHERE j.status = 'doing' AND NOT j.leaving
     ), borrowed AS (
-        SELECT r.id, row_number() OVER (ORDER BY r.place DESC, r.queueing_lock DESC) AS number
-        FROM ranked r WHERE r.place > share
+        SELECT r.id, row_number() OVER (ORDER BY r.number DESC, r.queueing_lock DESC) AS number
+        FROM ranked r WHERE r.number > share
     ), asked AS (
         UPDATE jobs.procrastinate_jobs j SET leaving = true
         FROM borrowed b JOIN entitled e ON e.number = b.number WHERE j.id = b.id
@@ -193,7 +193,7 @@ BEGIN
 END;
 $$;
 
--- Gives a free place of the workspace to its oldest parked run.
+-- Gives a free slot of the workspace to its oldest parked run.
 -- Takes no lock on the workspace: all its runs would end one after the other. A run that is being parked at this moment
 -- is not seen here, and starts with the next round of recovery.
 CREATE OR REPLACE FUNCTION unpark_next_run(of_workspace uuid) RETURNS void

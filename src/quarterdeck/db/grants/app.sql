@@ -59,8 +59,8 @@ GRANT SELECT, INSERT, UPDATE (secret, revision, rotated_at), DELETE ON app.crede
 GRANT SELECT, INSERT, UPDATE (name, url, command, credential_id, revision, checked_at, check_failure), DELETE
     ON app.mcp_servers TO {role};
 GRANT SELECT, INSERT, DELETE ON app.mcp_tools TO {role};
-GRANT SELECT, INSERT, UPDATE (touched_at), DELETE ON app.bundles TO {role};
-GRANT SELECT, INSERT, DELETE ON app.condemned_bundles TO {role};
+GRANT SELECT, INSERT, UPDATE (touched_at), DELETE ON app.blobs TO {role};
+GRANT SELECT, INSERT, DELETE ON app.condemned_blobs TO {role};
 -- UPDATE: a file is locked while it is being attached.
 GRANT SELECT, INSERT, UPDATE (name), DELETE ON app.files TO {role};
 GRANT SELECT, INSERT, DELETE ON app.session_attachments TO {role};

@@ -20,7 +20,7 @@ CREATE TABLE skill_versions (
     id uuid PRIMARY KEY,
     skill_id uuid NOT NULL REFERENCES skills,
     version integer NOT NULL CHECK (version > 0),
-    bundle_sha256 bytea NOT NULL REFERENCES bundles,
+    bundle_sha256 bytea NOT NULL REFERENCES blobs,
     bundle_bytes bigint NOT NULL,
     frontmatter json NOT NULL,
     manifest json NOT NULL,

@@ -1,4 +1,4 @@
-"""A workspace that fills all places of the workers. Runs of its neighbours start all the same, and nothing is lost."""
+"""A workspace that fills all slots of the workers. Runs of its neighbours start all the same, and nothing is lost."""
 
 import asyncio
 from collections.abc import Iterator
@@ -10,15 +10,15 @@ import pytest
 from tests.workers import at_rest, check_log, ended, eventually, log_of, working
 from tests.world import PATIENT, Server, World, clone_database, drop_database, serving
 
-PLACES = 4
+SLOTS = 4
 # Longer than a test: only what is handed back makes room.
 NEVER = "demo: slow 99"
-ANOTHER = "Another workspace needed its place."
+ANOTHER = "Another workspace needed its slot."
 
 
 @pytest.fixture(scope="module")
 def server(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """With a database of its own: runs of other tests would take places."""
+    """With a database of its own: runs of other tests would take slots."""
     url = clone_database(postgres_url, template)
     with serving(url, tmp_path_factory.mktemp("api"), **PATIENT) as server:
         yield server
@@ -82,24 +82,24 @@ async def test_slow_runs_of_one_workspace_do_not_keep_another_waiting(
     workers = 2
     with ExitStack() as stack:
         for _ in range(workers):
-            stack.enter_context(working(server.database_url, server.data_dir, WORKER_CONCURRENCY=PLACES))
-        attack = await submit(world, NEVER, 5 * PLACES)
-        # Alone it uses all places.
-        await running(world, workers * PLACES)
+            stack.enter_context(working(server.database_url, server.data_dir, WORKER_CONCURRENCY=SLOTS))
+        attack = await submit(world, NEVER, 5 * SLOTS)
+        # Alone it uses all slots.
+        await running(world, workers * SLOTS)
 
         (run_id,) = served = await submit(neighbour, "Hello.")
         assert (await ended(neighbour, run_id))["state"] == "succeeded"
-        # It ended while the attack went on, and took one place.
+        # It ended while the attack went on, and took one slot.
         assert await in_state(world, "succeeded") == 0
         assert await requeued(world, attack) == [ANOTHER]
 
-        # With as many runs as the attacker, the neighbour gets half of the places and no more.
-        many = await submit(neighbour, NEVER, 5 * PLACES)
-        await running(neighbour, workers * PLACES // 2)
-        await running(world, workers * PLACES // 2)
+        # With as many runs as the attacker, the neighbour gets half of the slots and no more.
+        many = await submit(neighbour, NEVER, 5 * SLOTS)
+        await running(neighbour, workers * SLOTS // 2)
+        await running(world, workers * SLOTS // 2)
         await cancel(neighbour, many)
-        # The places go back to the attacker.
-        await running(world, workers * PLACES)
+        # The slots go back to the attacker.
+        await running(world, workers * SLOTS)
         await cancel(world, attack)
     await check_all(world, attack)
     await check_all(neighbour, many)
@@ -108,7 +108,7 @@ async def test_slow_runs_of_one_workspace_do_not_keep_another_waiting(
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
-async def test_a_run_that_gave_its_place_away_ends_as_if_nothing_had_happened(
+async def test_a_run_that_gave_its_slot_away_ends_as_if_nothing_had_happened(
     world: World, server: Server, neighbour: World
 ) -> None:
     settings = {"WORKER_CONCURRENCY": 2, "WORKER_LENDING_PAUSE_SECONDS": 0.5, "RUN_BARREN_ATTEMPTS": 2}
@@ -116,7 +116,7 @@ async def test_a_run_that_gave_its_place_away_ends_as_if_nothing_had_happened(
         attack = await submit(world, "demo: steps 3\ndemo: slow 4", 4)
         await running(world, 2)
         for _ in range(4):
-            # More often than a run may lose its worker: giving a place away does not count.
+            # More often than a run may lose its worker: giving a slot away does not count.
             (run_id,) = await submit(neighbour, "Hello.")
             assert (await ended(neighbour, run_id))["state"] == "succeeded"
         await at_rest(world, *attack.values())
@@ -136,7 +136,7 @@ async def test_a_long_queue_does_not_delay_a_short_one(world: World, server: Ser
         await asyncio.gather(at_rest(world, *attack.values()), *(at_rest(w, *runs.values()) for w, runs in others))
     order = await order_of_starts(world, neighbour, third)
     assert len(order) == 70
-    # One place each and one turn: all fifteen starts of a round of five, give or take the places that were free.
+    # One slot each and one turn: all fifteen starts of a round of five, give or take the slots that were free.
     assert [order[:20].count(one) for one in (neighbour, third)] == [5, 5]
     for owner, runs in [(world, attack), *others]:
         assert {(run["state"], run["attempts"]) for run in await check_all(owner, runs)} == {("succeeded", 1)}

@@ -34,7 +34,7 @@ def trickling_push(server: Server, world: World, skill_id: str) -> Wire:
 
 @asynccontextmanager
 async def trickling_pushes(tenants: Tenants) -> AsyncIterator[None]:
-    """As many as there are places and more, a byte now and then. A push that was refused is started again."""
+    """As many as there are slots and more, a byte now and then. A push that was refused is started again."""
     skill_id = await tenants.attacker.new_skill()
     wires = [trickling_push(tenants.server, tenants.attacker, skill_id) for _ in range(ATTACKS)]
 
@@ -124,7 +124,7 @@ async def test_push_below_the_lowest_rate_is_408(database_url: str, tmp_path: Pa
 
 
 @pytest.mark.long
-async def test_readers_that_do_not_read_hold_no_place_and_no_file(database_url: str, tmp_path: Path) -> None:
+async def test_readers_that_do_not_read_hold_no_slot_and_no_file(database_url: str, tmp_path: Path) -> None:
     with serving(database_url, tmp_path, STREAM_SEND_SECONDS=600) as server, ExitStack() as closing:
         async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
             world = await World.create(database_url, http)

@@ -1,4 +1,4 @@
-"""`qd admin move-bundles`: contents move to another store while the server runs, and can be read at every moment."""
+"""`qd admin move-blobs`: contents move to another store while the server runs, and can be read at every moment."""
 
 import asyncio
 import hashlib
@@ -32,8 +32,8 @@ class Installation:
         self.database_url = database_url
         self.old = folder / "old"
         self.settings = {
-            "BUNDLE_STORE_URL": STORE_URL,
-            "BUNDLE_FALLBACK_STORE_URL": f"file://{self.old}",
+            "BLOB_STORE_URL": STORE_URL,
+            "BLOB_FALLBACK_STORE_URL": f"file://{self.old}",
             "SERVER_DATA_DIR": str(folder / "data"),
         }
         # What each path answers.
@@ -63,7 +63,7 @@ class Installation:
 
     def move(self, *options: str) -> "subprocess.CompletedProcess[str]":
         settings = self.settings | {"DATABASE_URL": self.database_url}
-        return qd_here("admin", "move-bundles", *options, **settings)
+        return qd_here("admin", "move-blobs", *options, **settings)
 
 
 @pytest.mark.long
@@ -72,7 +72,7 @@ async def test_contents_are_readable_while_they_move_and_after(database_url: str
     installed = Installation(database_url, tmp_path)
     for name in ("data", "elsewhere"):
         (tmp_path / name).mkdir()
-    with serving(database_url, tmp_path / "data", BUNDLE_STORE_URL=f"file://{installed.old}", **PATIENT) as server:
+    with serving(database_url, tmp_path / "data", BLOB_STORE_URL=f"file://{installed.old}", **PATIENT) as server:
         async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
             world = await World.create(database_url, http)
             await installed.fill(world)
@@ -89,7 +89,7 @@ async def test_contents_are_readable_while_they_move_and_after(database_url: str
             assert len(installed.files()) == count, "new contents are in the new store"
 
             # Killed at any point: everything can be read, and the next one goes on.
-            command = [sys.executable, "-m", "quarterdeck", "admin", "move-bundles", "--concurrency", "1"]
+            command = [sys.executable, "-m", "quarterdeck", "admin", "move-blobs", "--concurrency", "1"]
             environ = environment(**installed.settings, DATABASE_URL=database_url)
             killed = subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL)
             assert await until(lambda: killed.poll() is not None or len(installed.files()) < count)
@@ -104,13 +104,13 @@ async def test_contents_are_readable_while_they_move_and_after(database_url: str
             assert done.returncode == 0, done.stderr
             moved = json.loads(done.stdout)
             assert (moved["missing"], moved["damaged"], moved["unknown"]) == ([], [], 0)
-            assert moved["present"] + moved["contents"] == CONTENTS + 1, "the added one was there"
+            assert moved["present"] + moved["blobs"] == CONTENTS + 1, "the added one was there"
             assert installed.files() == []
             await installed.check(world)
             again = await asyncio.to_thread(installed.move)
             assert again.stdout == f"Moved 0 skill archives and files (0 B). {CONTENTS + 1} were moved before.\n"
     # Another machine, which knows the object store only.
-    with serving(database_url, tmp_path / "elsewhere", BUNDLE_STORE_URL=STORE_URL, **PATIENT) as server:
+    with serving(database_url, tmp_path / "elsewhere", BLOB_STORE_URL=STORE_URL, **PATIENT) as server:
         async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
             world.http = http
             await installed.check(world)
@@ -121,14 +121,14 @@ def folders(database_url: str, tmp_path: Path) -> dict[str, str]:
     """Settings of a move between two folders."""
     return {
         "DATABASE_URL": database_url,
-        "BUNDLE_STORE_URL": f"file://{tmp_path / 'new'}",
-        "BUNDLE_FALLBACK_STORE_URL": f"file://{tmp_path / 'old'}",
+        "BLOB_STORE_URL": f"file://{tmp_path / 'new'}",
+        "BLOB_FALLBACK_STORE_URL": f"file://{tmp_path / 'old'}",
         "SERVER_DATA_DIR": str(tmp_path / "data"),
     }
 
 
 def move(settings: dict[str, str], *options: str) -> "subprocess.CompletedProcess[str]":
-    return qd_here("admin", "move-bundles", *options, **settings)
+    return qd_here("admin", "move-blobs", *options, **settings)
 
 
 def names(folder: Path) -> set[str]:
@@ -141,7 +141,7 @@ def store(database_url: str, old: Path, content: bytes) -> Path:
     generation = uuid4()
     with psycopg.connect(database_url, options="-c search_path=app") as connection:
         values = (sha256.digest(), generation, len(content))
-        connection.execute("INSERT INTO bundles (sha256, generation, bytes) VALUES (%s, %s, %s)", values)
+        connection.execute("INSERT INTO blobs (sha256, generation, bytes) VALUES (%s, %s, %s)", values)
         connection.execute("INSERT INTO users (id, email) VALUES (%s, %s)", (generation, f"{generation}@example.com"))
         connection.execute("INSERT INTO workspaces (id, name, owner_id) VALUES (%s, 'w', %s)", (generation, generation))
         connection.execute(
@@ -171,7 +171,7 @@ def test_missing_damaged_and_unknown_contents_are_reported_and_left(
     begun.parent.mkdir(parents=True)
     begun.write_bytes(b"ddd")
     kept = move(folders, "--keep", "--json")
-    assert (kept.returncode, json.loads(kept.stdout)["contents"]) == (1, 2)
+    assert (kept.returncode, json.loads(kept.stdout)["blobs"]) == (1, 2)
     assert names(old) == {sound.name, damaged.name, partial.name, unknown.name}
     done = move(folders)
     assert (done.returncode, done.stderr) == (1, "")
@@ -197,9 +197,9 @@ def test_a_store_is_not_moved_onto_itself(folders: dict[str, str], database_url:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"BUNDLE_FALLBACK_STORE_URL": ""}, "Set QUARTERDECK_BUNDLE_FALLBACK_STORE_URL"),
-        ({"BUNDLE_FALLBACK_STORE_URL": "nope://x"}, "QUARTERDECK_BUNDLE_FALLBACK_STORE_URL names no store"),
-        ({"BUNDLE_STORE_URL": STORE_URL}, "Run the command again to continue."),
+        ({"BLOB_FALLBACK_STORE_URL": ""}, "Set QUARTERDECK_BLOB_FALLBACK_STORE_URL"),
+        ({"BLOB_FALLBACK_STORE_URL": "nope://x"}, "QUARTERDECK_BLOB_FALLBACK_STORE_URL names no store"),
+        ({"BLOB_STORE_URL": STORE_URL}, "Run the command again to continue."),
     ],
 )
 def test_what_cannot_be_moved_is_one_line(
