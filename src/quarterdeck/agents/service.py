@@ -15,7 +15,6 @@ from quarterdeck.agents.model import (
     AgentPage,
     AgentState,
     AgentVersionBody,
-    AgentVersionItem,
     AgentVersionPage,
     ChangeAgentBody,
     CreateAgentBody,
@@ -30,7 +29,7 @@ from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.operation import Refusal, operation
-from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.pages import PageRequest
 from quarterdeck.core.queries import ArchivedQuery, VersionsQuery
 from quarterdeck.db.database import Connection
 from quarterdeck.models.catalog import ModelCatalog
@@ -95,14 +94,7 @@ async def create_agent(
     cursor_must_exist=False,
 )
 async def list_agents(access: Access, call: Call[None], request: PageRequest, query: ArchivedQuery) -> AgentPage:
-    async def show(connection: Connection, _: Principal, workspace_id: UUID) -> AgentPage:
-        async def fetch(start: UUID, count: int) -> list[AgentBody]:
-            first = request.newest_first
-            return await store.page(connection, workspace_id, start, count, archived=query.archived, newest_first=first)
-
-        return AgentPage(*await take_page(request, fetch))
-
-    return await access.read(call, visible_workspace(call), show)
+    return await access.page(call, visible_workspace(call), AgentPage, request, store.page, filter_key=query.archived)
 
 
 @operation(
@@ -210,14 +202,7 @@ async def push_agent_version(
 async def list_agent_versions(
     access: Access, call: Call[None], agent_id: UUID, request: PageRequest
 ) -> AgentVersionPage:
-    async def show(connection: Connection, _: Principal, __: AgentBody) -> AgentVersionPage:
-        async def fetch(start: UUID, count: int) -> list[AgentVersionItem]:
-            return await store.versions(connection, agent_id, start, count, newest_first=request.newest_first)
-
-        return AgentVersionPage(*await take_page(request, fetch))
-
-    lookup = visible_agent(call, agent_id)
-    return await access.read(call, lookup, show)
+    return await access.page(call, visible_agent(call, agent_id), AgentVersionPage, request, store.versions)
 
 
 @operation(

@@ -10,6 +10,7 @@ from quarterdeck.auth.last_used import LastUsed
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Credential, Principal, without_emails
 from quarterdeck.core.call import Body, Call
+from quarterdeck.core.pages import Identified, Item, PageRequest, take_page
 from quarterdeck.db.database import Connection, Database
 
 Subject = TypeVar("Subject")
@@ -70,6 +71,23 @@ class Access:
             return shown if principal.may_see_emails else cast(Shown, without_emails(shown))
 
         return await self._database.read(work, owner=call.owner)
+
+    async def page(
+        self,
+        call: Call[Body],
+        lookup: Lookup[UUID] | Lookup[Identified],
+        kind: Callable[[list[Item], UUID | None], Shown],
+        request: PageRequest,
+        fetch: Callable[..., Awaitable[list[Item]]],
+        **filters: object,
+    ) -> Shown:
+        """A page of a list that belongs to the object: see `take_page`. `fetch` gets the id of the object."""
+
+        async def show(connection: Connection, _: Principal, subject: UUID | Identified) -> Shown:
+            scope_id = subject if isinstance(subject, UUID) else subject.id
+            return kind(*await take_page(request, fetch, connection, scope_id, **filters))
+
+        return await self.read(call, cast("Lookup[UUID | Identified]", lookup), show)
 
     async def find(self, call: Call[Body], lookup: Lookup[Subject]) -> Subject:
         """Admit the caller and return the object, without reading anything else."""

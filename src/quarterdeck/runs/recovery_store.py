@@ -3,6 +3,7 @@
 from uuid import UUID
 
 from quarterdeck.db.database import Connection
+from quarterdeck.db.records import fetch_column
 
 _PRUNE = """
 DELETE FROM jobs.procrastinate_workers
@@ -110,5 +111,4 @@ async def ask_to_leave(connection: Connection) -> None:
 
 
 async def leaving(connection: Connection) -> list[UUID]:
-    rows = await (await connection.execute(_LEAVING)).fetchall()
-    return [run_id for (run_id,) in rows]
+    return await fetch_column(connection, _LEAVING)

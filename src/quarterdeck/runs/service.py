@@ -14,7 +14,7 @@ from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call, fingerprint
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.operation import Refusal, operation
-from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.pages import PageRequest
 from quarterdeck.core.settings import SubmitSettings
 from quarterdeck.db.database import Connection
 from quarterdeck.events.log import lock_session
@@ -198,14 +198,7 @@ async def get_run(access: Access, call: Call[None], run_id: UUID) -> RunBody:
     session_token=True,
 )
 async def list_session_runs(access: Access, call: Call[None], session_id: UUID, request: PageRequest) -> RunPage:
-    async def show(connection: Connection, _: Principal, __: UUID) -> RunPage:
-        async def fetch(start: UUID, count: int) -> list[RunBody]:
-            return await store.page(connection, session_id, start, count, newest_first=request.newest_first)
-
-        return RunPage(*await take_page(request, fetch))
-
-    lookup = visible_session(call, session_id)
-    return await access.read(call, lookup, show)
+    return await access.page(call, visible_session(call, session_id), RunPage, request, store.page)
 
 
 @operation(

@@ -9,10 +9,10 @@ from msgspec import Struct
 from psycopg.types.json import Jsonb
 
 from quarterdeck.core.actors import Caller
-from quarterdeck.core.ids import created_at, new_id
-from quarterdeck.core.pages import bounds
+from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import SubmitSettings
 from quarterdeck.db.database import Connection
+from quarterdeck.db.records import Records, fetch_bool, fetch_column, fetch_int, fetch_records, fetch_value
 from quarterdeck.runs.model import (
     AttachmentRequest,
     Delivery,
@@ -20,41 +20,30 @@ from quarterdeck.runs.model import (
     RunState,
     Submission,
     Submitted,
-    Usage,
-    UsedAgent,
     Verdict,
 )
 
 _SUBMIT = """
 SELECT verdict, body, api_key_id FROM submit_inputs(%b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b::jsonb[], %b)
 """
-_GET = """
-SELECT id, session_id, state, model, agent_id, agent_version, attempt, steps, inputs_accepted, inputs_consumed,
-       input_tokens, cached_tokens, output_tokens, cost_usd, failure, started_at, finished_at,
-       CASE WHEN state = 'waiting'
-            THEN ARRAY(SELECT a.id FROM actions a WHERE a.run_id = runs.id AND a.state = 'open' ORDER BY a.id)
-            ELSE '{}' END,
-       waited_seconds + greatest(extract(epoch FROM clock_timestamp() - waiting_since)::float8, 0)
-FROM runs WHERE workspace_id = %s AND id = %s
-"""
-_NEWEST_FIRST = """
-SELECT id, session_id, state, model, agent_id, agent_version, attempt, steps, inputs_accepted, inputs_consumed,
-       input_tokens, cached_tokens, output_tokens, cost_usd, failure, started_at, finished_at,
-       CASE WHEN state = 'waiting'
-            THEN ARRAY(SELECT a.id FROM actions a WHERE a.run_id = runs.id AND a.state = 'open' ORDER BY a.id)
-            ELSE '{}' END,
-       waited_seconds + greatest(extract(epoch FROM clock_timestamp() - waiting_since)::float8, 0)
-FROM runs WHERE (session_id, id) BETWEEN (%s, %s) AND (%s, %s) ORDER BY session_id DESC, id DESC LIMIT %s
-"""
-_OLDEST_FIRST = """
-SELECT id, session_id, state, model, agent_id, agent_version, attempt, steps, inputs_accepted, inputs_consumed,
-       input_tokens, cached_tokens, output_tokens, cost_usd, failure, started_at, finished_at,
-       CASE WHEN state = 'waiting'
-            THEN ARRAY(SELECT a.id FROM actions a WHERE a.run_id = runs.id AND a.state = 'open' ORDER BY a.id)
-            ELSE '{}' END,
-       waited_seconds + greatest(extract(epoch FROM clock_timestamp() - waiting_since)::float8, 0)
-FROM runs WHERE (session_id, id) BETWEEN (%s, %s) AND (%s, %s) ORDER BY session_id, id LIMIT %s
-"""
+_RUNS = Records(
+    RunBody,
+    table="runs",
+    scope="session_id",
+    get_scope="workspace_id",
+    columns="""r.id, r.session_id, r.state, r.model, r.attempt AS attempts, r.steps, r.inputs_accepted,
+        r.inputs_consumed, r.failure, r.started_at, r.finished_at,
+        CASE WHEN r.agent_id IS NOT NULL
+             THEN json_build_object('agent_id', r.agent_id, 'version', r.agent_version) END AS agent,
+        json_build_object('input_tokens', r.input_tokens, 'cached_tokens', r.cached_tokens,
+                          'output_tokens', r.output_tokens, 'cost_usd', r.cost_usd) AS usage,
+        CASE WHEN r.state = 'waiting'
+             THEN ARRAY(SELECT a.id FROM actions a WHERE a.run_id = r.id AND a.state = 'open' ORDER BY a.id)
+             ELSE '{}' END AS waiting_for,
+        r.waited_seconds + greatest(extract(epoch FROM clock_timestamp() - r.waiting_since)::float8, 0)
+            AS waited_seconds""",
+)
+get, page = _RUNS.get, _RUNS.page
 
 
 async def submit(
@@ -93,44 +82,6 @@ def _requests(batch: Sequence[Submission]) -> list[Jsonb | None] | None:
 def _traceparents(batch: Sequence[Submission]) -> list[str | None] | None:
     found = [item.traceparent for item in batch]
     return found if any(found) else None
-
-
-async def get(connection: Connection, workspace_id: UUID, run_id: UUID) -> RunBody | None:
-    row = await (await connection.execute(_GET, (workspace_id, run_id))).fetchone()
-    return None if row is None else _body(row)
-
-
-async def page(
-    connection: Connection, session_id: UUID, start: UUID, count: int, *, newest_first: bool
-) -> list[RunBody]:
-    """`count` runs from `start` on, itself included."""
-    query = _NEWEST_FIRST if newest_first else _OLDEST_FIRST
-    lowest, highest = bounds(start, newest_first=newest_first)
-    rows = await (await connection.execute(query, (session_id, lowest, session_id, highest, count))).fetchall()
-    return [_body(row) for row in rows]
-
-
-def _body(row: tuple[Any, ...]) -> RunBody:
-    run_id, session_id, state, model, agent_id, agent_version, attempts, steps, accepted, consumed = row[:10]
-    tokens_in, tokens_cached, tokens_out, cost_usd, failure, start, end, waiting_for, waited = row[10:]
-    return RunBody(
-        id=run_id,
-        session_id=session_id,
-        state=RunState(state),
-        model=model,
-        agent=None if agent_id is None else UsedAgent(agent_id, agent_version),
-        attempts=attempts,
-        steps=steps,
-        inputs_accepted=accepted,
-        inputs_consumed=consumed,
-        usage=Usage(tokens_in, tokens_cached, tokens_out, None if cost_usd is None else float(cost_usd)),
-        waiting_for=waiting_for,
-        waited_seconds=waited,
-        failure=failure,
-        created_at=created_at(run_id),
-        started_at=start,
-        finished_at=end,
-    )
 
 
 _PENDING = "SELECT count(*) FROM runs WHERE session_id = %s AND state = 'pending'"
@@ -183,15 +134,11 @@ class NewRun(Struct, frozen=True):
 
 async def is_archived(connection: Connection, session_id: UUID) -> bool | None:
     """None if there is no such session."""
-    row = await (await connection.execute(_IS_ARCHIVED, (session_id,))).fetchone()
-    return None if row is None else row[0]
+    return await fetch_value(connection, _IS_ARCHIVED, (session_id,))
 
 
 async def pending(connection: Connection, session_id: UUID) -> int:
-    row = await (await connection.execute(_PENDING, (session_id,))).fetchone()
-    assert row is not None
-    count: int = row[0]
-    return count
+    return await fetch_int(connection, _PENDING, (session_id,))
 
 
 async def find_attachments(
@@ -232,10 +179,7 @@ async def repeat_inputs(
 ) -> str | None:
     """None, or why no run was added: db/functions/deliveries.sql."""
     values = (run_id, new_run_id, list(new_input_ids), max_bytes, _stored(actor), api_key_id, traceparent)
-    row = await (await connection.execute(_REPEAT, values)).fetchone()
-    assert row is not None
-    reason: str | None = row[0]
-    return reason
+    return await fetch_value(connection, _REPEAT, values)
 
 
 async def show_retried(connection: Connection, session_id: UUID, run_id: UUID) -> None:
@@ -249,7 +193,7 @@ def _stored(actor: Caller) -> Jsonb:
 
 # LIKE: only then the index session_events_of_input is used.
 _EVENTS = """
-SELECT type, id, run_id, coalesce(octet_length(data->>'text'), 0) FROM session_events
+SELECT type, id, run_id, coalesce(octet_length(data->>'text'), 0) AS text_bytes FROM session_events
 WHERE session_id = %s AND data->>'input_id' = %s AND type LIKE 'input.%%' ORDER BY id
 """
 # The run that accepted the input, or the active one if that run has failed and passed the input on.
@@ -298,34 +242,29 @@ class InputEvent(Struct, frozen=True):
 
 
 async def events_of(connection: Connection, session_id: UUID, input_id: UUID) -> list[InputEvent]:
-    rows = await (await connection.execute(_EVENTS, (session_id, str(input_id)))).fetchall()
-    return [InputEvent(*row) for row in rows]
+    return await fetch_records(connection, InputEvent, _EVENTS, (session_id, str(input_id)))
 
 
 async def repeated_by(connection: Connection, session_id: UUID, accepted_id: int) -> list[UUID]:
     """The ids of the inputs that this one repeats. Empty unless it was made by a retry."""
-    rows = await (await connection.execute(_REPEATED_BY, {"session": session_id, "event": accepted_id})).fetchall()
-    return [UUID(input_id) for (input_id,) in rows]
+    found = await fetch_column(connection, _REPEATED_BY, {"session": session_id, "event": accepted_id})
+    return list(map(UUID, found))
 
 
 async def waits_in(connection: Connection, session_id: UUID, accepted: InputEvent) -> UUID | None:
     """The run that is to consume the input."""
     values = (session_id, accepted.run_id, accepted.id, accepted.id, accepted.run_id)
-    row = await (await connection.execute(_WAITS_IN, values)).fetchone()
-    return None if row is None else row[0]
+    return await fetch_value(connection, _WAITS_IN, values)
 
 
 async def withdraw(connection: Connection, run_id: UUID, text_bytes: int) -> bool:
     """After an input was logged as discarded. True if the run has consumed nothing and has nothing to consume."""
-    row = await (await connection.execute(_WITHDRAW, (text_bytes, _ALL_BYTES, run_id))).fetchone()
-    assert row is not None
-    return bool(row[0])
+    return await fetch_bool(connection, _WITHDRAW, (text_bytes, _ALL_BYTES, run_id))
 
 
 async def end_of_run(connection: Connection, session_id: UUID, consumed: InputEvent) -> str | None:
     """The type of the event that ended the run, as the log has it: the runs of a fork are only in its log."""
-    row = await (await connection.execute(_END_OF_RUN, (session_id, consumed.id, consumed.run_id))).fetchone()
-    return None if row is None else row[0]
+    return await fetch_value(connection, _END_OF_RUN, (session_id, consumed.id, consumed.run_id))
 
 
 async def forget_words(connection: Connection, session_id: UUID, accepted: InputEvent) -> None:

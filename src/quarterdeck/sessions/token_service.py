@@ -14,7 +14,7 @@ from quarterdeck.core.actors import CredentialKind, Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.operation import Refusal, operation
-from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.pages import PageRequest
 from quarterdeck.core.settings import KeySettings, TokenSettings
 from quarterdeck.db.database import Connection
 from quarterdeck.sessions import service as sessions
@@ -51,14 +51,7 @@ def token_expiry(requested: datetime | None, now: datetime, principal: Principal
 async def list_session_tokens(
     access: Access, call: Call[None], session_id: UUID, request: PageRequest
 ) -> SessionTokenPage:
-    async def show(connection: Connection, _: Principal, __: UUID) -> SessionTokenPage:
-        async def fetch(start: UUID, count: int) -> list[SessionTokenBody]:
-            return await token_store.page(connection, session_id, start, count, newest_first=request.newest_first)
-
-        return SessionTokenPage(*await take_page(request, fetch))
-
-    lookup = visible_session(call, session_id)
-    return await access.read(call, lookup, show)
+    return await access.page(call, visible_session(call, session_id), SessionTokenPage, request, token_store.page)
 
 
 @operation(

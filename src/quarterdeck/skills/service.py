@@ -18,7 +18,7 @@ from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.operation import Refusal, operation
-from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.pages import PageRequest
 from quarterdeck.core.queries import ArchivedQuery, VersionsQuery
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.db.database import Connection, Database
@@ -35,7 +35,6 @@ from quarterdeck.skills.model import (
     SkillPage,
     SkillState,
     SkillVersionBody,
-    SkillVersionItem,
     SkillVersionPage,
     StoredBundle,
     StoredVersion,
@@ -82,14 +81,7 @@ async def create_skill(changes: Changes, call: Call[CreateSkillBody]) -> Answer[
     cursor_must_exist=False,
 )
 async def list_skills(access: Access, call: Call[None], request: PageRequest, query: ArchivedQuery) -> SkillPage:
-    async def show(connection: Connection, _: Principal, workspace_id: UUID) -> SkillPage:
-        async def fetch(start: UUID, count: int) -> list[SkillBody]:
-            first = request.newest_first
-            return await store.page(connection, workspace_id, start, count, archived=query.archived, newest_first=first)
-
-        return SkillPage(*await take_page(request, fetch))
-
-    return await access.read(call, visible_workspace(call), show)
+    return await access.page(call, visible_workspace(call), SkillPage, request, store.page, filter_key=query.archived)
 
 
 @operation(
@@ -228,14 +220,8 @@ async def push_skill_version(
 async def list_skill_versions(
     access: Access, call: Call[None], skill_id: UUID, request: PageRequest
 ) -> SkillVersionPage:
-    async def show(connection: Connection, _: Principal, __: SkillBody) -> SkillVersionPage:
-        async def fetch(start: UUID, count: int) -> list[SkillVersionItem]:
-            return await store.versions(connection, skill_id, start, count, newest_first=request.newest_first)
-
-        return SkillVersionPage(*await take_page(request, fetch))
-
     lookup = visible_record(call, "skill", store.get, skill_id)
-    return await access.read(call, lookup, show)
+    return await access.page(call, lookup, SkillVersionPage, request, store.versions)
 
 
 @operation(

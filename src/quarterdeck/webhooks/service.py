@@ -15,7 +15,7 @@ from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import LOWEST_ID, new_id
 from quarterdeck.core.operation import Query, Refusal, operation
-from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.pages import PageRequest
 from quarterdeck.core.secret_encryption import SecretCipher, SecretKeyError
 from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.db.database import Connection, Database
@@ -59,13 +59,7 @@ _DISABLED = Refusal(
     cursor_must_exist=False,
 )
 async def list_webhooks(access: Access, call: Call[None], request: PageRequest) -> WebhookPage:
-    async def show(connection: Connection, _: Principal, workspace_id: UUID) -> WebhookPage:
-        async def fetch(start: UUID, count: int) -> list[WebhookBody]:
-            return await store.page(connection, workspace_id, start, count, newest_first=request.newest_first)
-
-        return WebhookPage(*await take_page(request, fetch))
-
-    return await access.read(call, visible_workspace(call), show)
+    return await access.page(call, visible_workspace(call), WebhookPage, request, store.page)
 
 
 @operation(
@@ -248,15 +242,9 @@ async def test_webhook(changes: Changes, call: Call[None], webhook_id: UUID) -> 
 async def list_webhook_deliveries(
     access: Access, call: Call[None], webhook_id: UUID, request: PageRequest, query: DeliveryQuery
 ) -> WebhookDeliveryPage:
-    async def show(connection: Connection, _: Principal, __: WebhookBody) -> WebhookDeliveryPage:
-        async def fetch(start: UUID, count: int) -> list[WebhookDeliveryBody]:
-            order = request.newest_first
-            return await store.page_of_deliveries(connection, webhook_id, query.state, start, count, newest_first=order)
-
-        return WebhookDeliveryPage(*await take_page(request, fetch))
-
     lookup = visible_record(call, "webhook", store.get, webhook_id)
-    return await access.read(call, lookup, show)
+    deliveries = store.page_of_deliveries
+    return await access.page(call, lookup, WebhookDeliveryPage, request, deliveries, state=query.state)
 
 
 @operation(

@@ -24,7 +24,7 @@ from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.operation import Refusal, operation
-from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.pages import PageRequest
 from quarterdeck.core.secret_encryption import SecretCipher, SecretKeyError
 from quarterdeck.core.settings import CredentialSettings
 from quarterdeck.db.database import Connection
@@ -81,13 +81,7 @@ def credential_parameters(body: CreateCredentialBody) -> Parameters:
     cursor_must_exist=False,
 )
 async def list_credentials(access: Access, call: Call[None], request: PageRequest) -> CredentialPage:
-    async def show(connection: Connection, _: Principal, workspace_id: UUID) -> CredentialPage:
-        async def fetch(start: UUID, count: int) -> list[CredentialBody]:
-            return await store.page(connection, workspace_id, start, count, newest_first=request.newest_first)
-
-        return CredentialPage(*await take_page(request, fetch))
-
-    return await access.read(call, visible_workspace(call), show)
+    return await access.page(call, visible_workspace(call), CredentialPage, request, store.page)
 
 
 @operation(
