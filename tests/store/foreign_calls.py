@@ -33,7 +33,6 @@ from quarterdeck.runs.model import Submission, Usage, Verdict
 from quarterdeck.sandbox.manifest import WorkspaceKind
 from quarterdeck.sessions import expiry_store as expiry
 from quarterdeck.sessions import store as sessions
-from quarterdeck.sessions import token_store as session_tokens
 from quarterdeck.sessions.model import SessionBody
 from quarterdeck.skills import store as skills
 from quarterdeck.webhooks import store as webhooks
@@ -162,8 +161,8 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: returns(actions.get(c, a.workspace, b.action), None)
     yield lambda c, a, b: returns(actions.read(c, a.workspace, [ActionId(b.action)], 9), [])
 
-    yield lambda c, a, b: returns(session_tokens.get(c, a.session, b.token), None)
-    yield lambda c, a, b: session_tokens.revoke(c, a.session, b.token)
+    yield lambda c, a, b: returns(sessions.get_token(c, a.session, b.token), None)
+    yield lambda c, a, b: sessions.revoke_token(c, a.session, b.token)
 
     yield lambda c, a, b: sessions.change(c, session_of(a, b))
     yield lambda c, a, b: returns(sessions.get(c, a.workspace, b.session, "demo"), None)
@@ -276,7 +275,7 @@ def _pages(*, newest_first: bool) -> Iterator[StoreCall]:
     for start in (beginning, None):
         yield lambda c, a, b, s=start: api_keys.page(c, a.workspace, s or b.key, 9, **order)  # type: ignore[misc]
         yield lambda c, a, b, s=start: runs.page(c, a.session, s or b.run, 9, **order)  # type: ignore[misc]
-        yield lambda c, a, b, s=start: session_tokens.page(c, a.session, s or b.token, 9, **order)  # type: ignore[misc]
+        yield lambda c, a, b, s=start: sessions.page_of_tokens(c, a.session, s or b.token, 9, **order)  # type: ignore[misc]
         yield lambda c, a, b, s=start: agents.versions(  # type: ignore[misc]
             c, a.agent, s or b.agent_version, 9, **order
         )

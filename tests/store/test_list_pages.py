@@ -25,7 +25,6 @@ from quarterdeck.runs import store as runs
 from quarterdeck.runs.action_model import ActionKind, ActionQuery, ActionState
 from quarterdeck.sessions import expiry_store as expiry
 from quarterdeck.sessions import store as sessions
-from quarterdeck.sessions import token_store as session_tokens
 from quarterdeck.skills import store as skills
 from quarterdeck.webhooks import store as webhooks
 from quarterdeck.webhooks.model import DeliveryState
@@ -132,7 +131,7 @@ LISTS: dict[str, tuple[str, Page]] = {
     "open actions": ("actions", listed_actions(ActionState.OPEN)),
     "open actions of a session": ("actions", actions_of_session(ActionState.OPEN)),
     "runs": ("runs", plain(runs.page)),
-    "tokens": ("session_tokens", plain(session_tokens.page)),
+    "tokens": ("session_tokens", plain(sessions.page_of_tokens)),
     "audit": ("audit_events", entries(AuditQuery())),
     "audit by action": ("audit_events", entries(AuditQuery(action="a"))),
     "audit by person": ("audit_events", entries(AuditQuery(user_id=UUID(int=3)))),

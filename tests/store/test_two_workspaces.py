@@ -15,7 +15,6 @@ from quarterdeck.api_keys import store as api_keys
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import connection_options
 from quarterdeck.sessions import store as sessions
-from quarterdeck.sessions import token_store as session_tokens
 from quarterdeck.webhooks import store as webhooks
 from tests.store.foreign_calls import with_foreign_ids
 from tests.store.own_calls import for_all_workspaces, with_own_ids
@@ -334,7 +333,7 @@ async def test_statements_without_their_workspace_are_found(
         (api_keys, "_GET", "k.workspace_id = %s"),
         (api_keys, "_REVOKE", "workspace_id = %s"),
         (sessions, "_DELETE", "workspace_id = %s"),
-        (session_tokens, "_REVOKE", "session_id = %s"),
+        (sessions, "_REVOKE", "session_id = %s"),
         (webhooks, "_COUNT", "workspace_id = %s"),
     ]
     for store, name, scope in broken:

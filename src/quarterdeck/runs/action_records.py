@@ -46,6 +46,9 @@ async def cancel_actions(connection: Connection, run_id: UUID, workspace_id: UUI
     await report_closed(connection, workspace_id, await action_store.cancel(connection, run_id))
 
 
+purge = action_store.purge
+
+
 async def report_closed(connection: Connection, workspace_id: UUID, closed: Sequence[ActionBody]) -> None:
     """For actions that were resolved, expired or cancelled in this transaction."""
     names = ("kind", "state", "call_id", "tool", "resolution", "resolved_by")

@@ -8,7 +8,7 @@ one round.
 from uuid import UUID
 
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.runs import recovery_store as store
+from quarterdeck.runs import store
 
 
 async def recover(database: Database, lease_seconds: float, active_per_workspace: int | None) -> None:

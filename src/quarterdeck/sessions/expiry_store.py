@@ -7,6 +7,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from quarterdeck.db.database import Connection
+from quarterdeck.db.records import fetch_bool, fetch_column, fetch_record
 
 # Every log has inputs, and deleting its oldest part removes them from this index. So only the inputs of runs that are
 # kept are found again.
@@ -103,27 +104,22 @@ async def expire(
     max_seconds: float,
 ) -> Expired:
     values = (list(session_ids), event_days, run_days, max_rows, max_seconds)
-    row = await (await connection.execute(_EXPIRE, values)).fetchone()
-    assert row is not None
-    return Expired(*row)
+    expired = await fetch_record(connection, Expired, _EXPIRE, values)
+    assert expired is not None
+    return expired
 
 
 async def with_files(connection: Connection, after: UUID, shortest_days: int, count: int) -> list[UUID]:
     """Sessions that have files, oldest first."""
     values = {"after": after, "shortest": shortest_days, "count": count}
-    rows = await (await connection.execute(_WITH_FILES, values)).fetchall()
-    return [session_id for (session_id,) in rows]
+    return await fetch_column(connection, _WITH_FILES, values)
 
 
 async def idle(connection: Connection, session_ids: Sequence[UUID], days: int | None) -> list[UUID]:
     """Those in which no run was active for the retention of their workspace, or `days`."""
-    rows = await (await connection.execute(_IDLE, (days, list(session_ids)))).fetchall()
-    return [session_id for (session_id,) in rows]
+    return await fetch_column(connection, _IDLE, (days, list(session_ids)))
 
 
 async def lock(connection: Connection, session_id: UUID) -> bool:
     """False: somebody uses the session, or it was deleted."""
-    row = await (await connection.execute(_LOCK, (session_id,))).fetchone()
-    assert row is not None
-    locked: bool = row[0]
-    return locked
+    return await fetch_bool(connection, _LOCK, (session_id,))

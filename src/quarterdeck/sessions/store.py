@@ -20,7 +20,16 @@ from quarterdeck.core.ids import created_at
 from quarterdeck.core.pages import bounds
 from quarterdeck.db import driver_errors
 from quarterdeck.db.database import Connection
-from quarterdeck.db.records import ARCHIVED_FILTERS, Pages, Row, as_record, fetch_column, fetch_rows, fetch_value
+from quarterdeck.db.records import (
+    ARCHIVED_FILTERS,
+    Pages,
+    Records,
+    Row,
+    as_record,
+    fetch_column,
+    fetch_rows,
+    fetch_value,
+)
 from quarterdeck.models.model import ModelOptions
 from quarterdeck.runs.model import Usage
 from quarterdeck.sandbox.manifest import WorkspaceKind
@@ -34,6 +43,7 @@ from quarterdeck.sessions.model import (
     StoredSettings,
     configuration_of,
 )
+from quarterdeck.sessions.token_model import NewSessionToken, SessionTokenBody
 from quarterdeck.tools.model import ToolRule, ToolSpec
 
 _ADD = """
@@ -508,3 +518,31 @@ async def find(
 
 async def purge_search(connection: Connection, session_id: UUID, batch: int) -> int:
     return (await connection.execute(_PURGE, (session_id, batch))).rowcount
+
+
+_ADD_TOKEN = """
+INSERT INTO session_tokens (id, session_id, api_key_id, secret_hash, prefix, label, may_resolve, expires_at)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
+"""
+_TOKENS = Records(
+    SessionTokenBody,
+    table="session_tokens",
+    scope="session_id",
+    columns="""r.id, r.session_id, r.prefix, r.label, r.may_resolve, r.api_key_id, r.expires_at, r.revoked_at,
+        actor(u) AS created_by""",
+    joins="JOIN api_keys k ON k.id = r.api_key_id JOIN users u ON u.id = k.created_by",
+)
+get_token = _TOKENS.get
+page_of_tokens = _TOKENS.page
+_REVOKE_TOKEN = """
+UPDATE session_tokens SET revoked_at = clock_timestamp() WHERE session_id = %s AND id = %s AND revoked_at IS NULL
+"""
+
+
+async def add_token(connection: Connection, token: NewSessionToken) -> None:
+    await connection.execute(_ADD_TOKEN, msgspec.structs.astuple(token))
+
+
+async def revoke_token(connection: Connection, session_id: UUID, token_id: UUID) -> bool:
+    """False if the token was revoked already."""
+    return (await connection.execute(_REVOKE_TOKEN, (session_id, token_id))).rowcount == 1

@@ -18,7 +18,7 @@ from quarterdeck.core.pages import PageRequest
 from quarterdeck.core.settings import KeySettings, TokenSettings
 from quarterdeck.db.database import Connection
 from quarterdeck.sessions import service as sessions
-from quarterdeck.sessions import token_store
+from quarterdeck.sessions import store
 from quarterdeck.sessions.token_model import (
     CreatedSessionTokenBody,
     CreateSessionTokenBody,
@@ -51,7 +51,7 @@ def token_expiry(requested: datetime | None, now: datetime, principal: Principal
 async def list_session_tokens(
     access: Access, call: Call[None], session_id: UUID, request: PageRequest
 ) -> SessionTokenPage:
-    return await access.page(call, visible_session(call, session_id), SessionTokenPage, request, token_store.page)
+    return await access.page(call, visible_session(call, session_id), SessionTokenPage, request, store.page_of_tokens)
 
 
 @operation(
@@ -92,8 +92,8 @@ async def create_session_token(
             may_resolve=body.may_resolve,
             expires_at=expires_at,
         )
-        await token_store.add(connection, token)
-        stored = await token_store.get(connection, session_id, token.id)
+        await store.add_token(connection, token)
+        stored = await store.get_token(connection, session_id, token.id)
         assert stored is not None
         created = CreatedSessionTokenBody(**msgspec.structs.asdict(stored), token=secret.text)
         kept = msgspec.structs.replace(created, token=msgspec.UNSET)
@@ -118,8 +118,8 @@ async def revoke_session_token(
 
     async def effect(connection: Connection, _: Principal, token: SessionTokenBody, __: None) -> Made:
         await block_credentials(connection, [token.id])
-        changed = await token_store.revoke(connection, session_id, token.id)
-        revoked = await token_store.get(connection, session_id, token.id)
+        changed = await store.revoke_token(connection, session_id, token.id)
+        revoked = await store.get_token(connection, session_id, token.id)
         if revoked is None:
             # Deleted with its session after the lookup.
             raise errors.not_found("session token")
@@ -151,7 +151,7 @@ def _visible_token(call: Call[None], session_id: UUID, token_id: UUID) -> Lookup
 
     async def lookup(connection: Connection, principal: Principal) -> SessionTokenBody:
         await lookup_session(connection, principal)
-        token = await token_store.get(connection, session_id, token_id)
+        token = await store.get_token(connection, session_id, token_id)
         if token is None:
             raise errors.not_found("session token")
         return token
