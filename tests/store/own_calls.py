@@ -165,7 +165,6 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: creation.add(c, attached, new_id(), "x", Delivery.QUEUE, actor, [attachment])
     yield lambda c, a, b: creation.find_attachments(c, a.session, a.workspace, attaching(a.file))
     yield lambda c, a, b: creation.pending(c, a.session)
-    yield lambda c, a, b: creation.is_archived(c, a.session)
     yield lambda c, a, b: creation.repeat_inputs(c, a.ended_run, new_id(), [new_id()], 9, actor, a.key)
     new = lifecycle.NewSetup(SETUP, 1)
     yield lambda c, a, b: lifecycle.begin(c, a.run, RunSettings(), {}, new, counted=True)

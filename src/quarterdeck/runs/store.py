@@ -8,11 +8,19 @@ import msgspec
 from msgspec import Struct
 from psycopg.types.json import Jsonb
 
-from quarterdeck.core.actors import Caller
+from quarterdeck.core.actors import Caller, Credential
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import SubmitSettings
 from quarterdeck.db.database import Connection
-from quarterdeck.db.records import Records, fetch_bool, fetch_column, fetch_int, fetch_records, fetch_value
+from quarterdeck.db.records import (
+    Records,
+    fetch_bool,
+    fetch_column,
+    fetch_int,
+    fetch_record,
+    fetch_records,
+    fetch_value,
+)
 from quarterdeck.runs.model import (
     AttachmentRequest,
     Delivery,
@@ -119,7 +127,7 @@ UPDATE runs SET unanswered_left_out = false FROM related WHERE runs.id = related
 """
 _FIND_ATTACHMENTS = "SELECT refusal, detail, attachments FROM find_attachments(%s, %s, %s)"
 _STORE_ATTACHMENTS = "SELECT store_attachments(%s, %s)"
-_IS_ARCHIVED = "SELECT archived_at IS NOT NULL FROM sessions WHERE id = %s"
+_FIND_SUBMITTER = "SELECT refusal, is_archived, files_of FROM find_submitter(%s, %s, %s)"
 
 
 class NewRun(Struct, frozen=True):
@@ -132,9 +140,22 @@ class NewRun(Struct, frozen=True):
     traceparent: str | None = None
 
 
-async def is_archived(connection: Connection, session_id: UUID) -> bool | None:
-    """None if there is no such session."""
-    return await fetch_value(connection, _IS_ARCHIVED, (session_id,))
+class Submitter(Struct, frozen=True):
+    """Whether a caller may submit inputs to a session: db/functions/submit_inputs.sql."""
+
+    refusal: Verdict | None
+    is_archived: bool
+    files_of: UUID | None
+
+
+async def find_submitter(
+    connection: Connection, credential: Credential, session_id: UUID, workspace_id: UUID | None
+) -> Submitter:
+    """`workspace_id`: the Service-Workspace header."""
+    values = (credential.secret_hash, session_id, workspace_id)
+    found = await fetch_record(connection, Submitter, _FIND_SUBMITTER, values)
+    assert found is not None
+    return found
 
 
 async def pending(connection: Connection, session_id: UUID) -> int:
