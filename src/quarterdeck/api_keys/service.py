@@ -212,8 +212,7 @@ async def revoke_keys_of(connection: Connection, workspace_id: UUID, user_id: UU
     return revoked
 
 
-async def keys_of(connection: Connection, workspace_id: UUID, user_id: UUID) -> list[ApiKeyBody]:
-    return await store.of_user(connection, workspace_id, user_id)
+keys_of = store.of_user
 
 
 def audit_detail(key: ApiKeyBody) -> dict[str, Any]:

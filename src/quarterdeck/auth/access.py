@@ -1,6 +1,6 @@
 """Admission: the first half of the order of checks, for every operation."""
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Concatenate, ParamSpec, TypeVar, cast
 from uuid import UUID
@@ -8,7 +8,7 @@ from uuid import UUID
 from quarterdeck.auth import store
 from quarterdeck.auth.last_used import LastUsed
 from quarterdeck.core import errors
-from quarterdeck.core.actors import Credential, Principal, without_emails
+from quarterdeck.core.actors import Principal, without_emails
 from quarterdeck.core.call import Body, Call
 from quarterdeck.core.pages import Identified, Item, PageRequest, take_page
 from quarterdeck.db.database import Connection, Database
@@ -99,14 +99,10 @@ class Access:
         return await self._database.read(work, owner=call.owner)
 
 
-async def block_credentials(connection: Connection, ids: Collection[UUID]) -> None:
-    """Before keys or tokens are revoked: wait for transactions that use them, and keep new ones from starting."""
-    await store.block(connection, ids)
-
-
-async def find_principals(connection: Connection, credentials: Collection[Credential]) -> dict[Credential, Principal]:
-    """The principals of those credentials that are still valid, for callers that were admitted earlier."""
-    return await store.find_principals(connection, credentials)
+# Before keys or tokens are revoked: waits for transactions that use them, and keeps new ones from starting.
+block_credentials = store.block
+# For callers that were admitted earlier.
+find_principals = store.find_principals
 
 
 def visible_workspace(call: Call[Body]) -> Lookup[UUID]:

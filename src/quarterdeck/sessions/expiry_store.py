@@ -25,7 +25,7 @@ WHERE (workspace_id, id) > (%s, %s) AND (workspace_id, id) < (%s, lowest_id_at(n
 ORDER BY workspace_id, id LIMIT %s
 """
 _OLD_FORKS = """
-SELECT f.id, EXISTS (SELECT FROM session_events e WHERE e.session_id = f.id)
+SELECT CASE WHEN EXISTS (SELECT FROM session_events e WHERE e.session_id = f.id) THEN f.id END, f.id
 FROM (
     SELECT s.id FROM sessions s
     WHERE (s.workspace_id, s.id) > (%s, %s)
@@ -73,14 +73,15 @@ class Expired(Struct, frozen=True):
 
 
 async def with_old_inputs(
-    connection: Connection, workspace_id: UUID, after: tuple[datetime, int], days: int, count: int
-) -> list[tuple[UUID, datetime, int]]:
+    connection: Connection, after: tuple[datetime, int], workspace_id: UUID, days: int, count: int
+) -> list[tuple[UUID, tuple[datetime, int]]]:
     """Sessions with the times and ids of their inputs, oldest first. A session may be there several times."""
-    return await (await connection.execute(_OLD_INPUTS, (workspace_id, *after, days, count))).fetchall()
+    rows = await (await connection.execute(_OLD_INPUTS, (workspace_id, *after, days, count))).fetchall()
+    return [(session_id, (created_at, event_id)) for session_id, created_at, event_id in rows]
 
 
 async def with_old_runs(
-    connection: Connection, workspace_id: UUID, after: UUID, days: int, count: int
+    connection: Connection, after: UUID, workspace_id: UUID, days: int, count: int
 ) -> list[tuple[UUID, UUID]]:
     """Sessions with the ids of their runs, oldest first. A session may be there several times."""
     values = (workspace_id, after, workspace_id, days, count)
@@ -88,9 +89,9 @@ async def with_old_runs(
 
 
 async def old_forks(
-    connection: Connection, workspace_id: UUID, after: UUID, days: int, count: int
-) -> list[tuple[UUID, bool]]:
-    """Forks, oldest first, and whether they have events."""
+    connection: Connection, after: UUID, workspace_id: UUID, days: int, count: int
+) -> list[tuple[UUID | None, UUID]]:
+    """Forks, oldest first, with their ids. None in place of a fork without events."""
     values = (workspace_id, after, workspace_id, days, count)
     return await (await connection.execute(_OLD_FORKS, values)).fetchall()
 

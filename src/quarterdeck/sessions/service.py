@@ -45,7 +45,6 @@ from quarterdeck.sessions.model import (
 )
 from quarterdeck.sessions.sandbox_offer import SandboxOffer
 from quarterdeck.skills import service as skills
-from quarterdeck.tools.model import ToolRule
 
 # The longest possible title.
 _SEARCH_CHARACTERS = 200
@@ -286,9 +285,7 @@ async def prevent_deletion(connection: Connection, session_id: UUID) -> None:
         raise errors.not_found("session")
 
 
-async def tool_policy(connection: Connection, session_id: UUID) -> dict[str, ToolRule] | None:
-    """None if there is no such session."""
-    return await store.tool_policy(connection, session_id)
+tool_policy = store.tool_policy
 
 
 async def run_setup(connection: Connection, models: ModelCatalog, session_id: UUID) -> RunSetup:

@@ -282,6 +282,7 @@ async def purge(connection: Connection, session_id: UUID, batch: int) -> bool:
 
 
 async def tool_policy(connection: Connection, session_id: UUID) -> dict[str, ToolRule] | None:
+    """None if there is no such session."""
     return msgspec.convert(await fetch_value(connection, _TOOL_POLICY, (session_id,)), dict[str, ToolRule] | None)
 
 

@@ -1,6 +1,6 @@
 """Operations on skills and their versions."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import cast
 from uuid import UUID
 
@@ -38,7 +38,6 @@ from quarterdeck.skills.model import (
     SkillVersionPage,
     StoredBundle,
     StoredVersion,
-    UsableVersion,
 )
 from quarterdeck.skills.uploads import Uploads
 from quarterdeck.skills.version_diff import Comparison, compare
@@ -289,20 +288,8 @@ def file_of(bundle: StoredBundle, path: str) -> ManifestFile:
     raise errors.not_found("file")
 
 
-async def of_session(connection: Connection, session_id: UUID) -> list[UsableVersion]:
-    return await store.of_session(connection, session_id)
-
-
-async def used_versions(
-    connection: Connection, workspace_id: UUID, wanted: Sequence[tuple[UUID, int]]
-) -> list[UsableVersion]:
-    """Those that exist, by skill and number, in any order."""
-    return await store.used_versions(connection, workspace_id, wanted)
-
-
-async def stored_archives(connection: Connection, sha256s: Sequence[str]) -> set[str]:
-    """Those of the archives that a version of a skill still has, in any workspace."""
-    return await store.stored_archives(connection, sha256s)
+# For other packages, which use no store of this one.
+of_session, used_versions, stored_archives = store.of_session, store.used_versions, store.stored_archives
 
 
 async def files_of(connection: Connection, workspace_id: UUID, skill_id: UUID, version: int) -> list[ManifestFile]:

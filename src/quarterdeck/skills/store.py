@@ -152,6 +152,7 @@ async def of_session(connection: Connection, session_id: UUID) -> list[UsableVer
 
 
 async def stored_archives(connection: Connection, sha256s: Sequence[str]) -> set[str]:
+    """Those of the archives that a version of a skill still has, in any workspace."""
     wanted = [bytes.fromhex(sha256) for sha256 in sha256s]
     return {sha256.hex() for sha256 in await fetch_column(connection, _STORED_ARCHIVES, (wanted,))}
 
@@ -159,7 +160,7 @@ async def stored_archives(connection: Connection, sha256s: Sequence[str]) -> set
 async def used_versions(
     connection: Connection, workspace_id: UUID, wanted: Sequence[tuple[UUID, int]]
 ) -> list[UsableVersion]:
-    """Those that exist, in any order."""
+    """Those that exist, by skill and number, in any order."""
     values = ([skill_id for skill_id, _ in wanted], [number for _, number in wanted], workspace_id)
     rows = await (await connection.execute(_USED_VERSIONS, values)).fetchall()
     return [_usable_version(*row) for row in rows]

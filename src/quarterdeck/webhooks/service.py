@@ -1,5 +1,6 @@
 """Operations on webhooks and their deliveries."""
 
+from functools import partial
 from typing import Annotated, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -19,7 +20,7 @@ from quarterdeck.core.pages import PageRequest
 from quarterdeck.core.secret_encryption import SecretCipher, SecretKeyError
 from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.db.walks import Step, walk
+from quarterdeck.db.walks import walk
 from quarterdeck.outbound.rules import read_url
 from quarterdeck.webhooks import outbox, rules, signatures, store
 from quarterdeck.webhooks.model import (
@@ -289,10 +290,7 @@ async def reseal_webhooks(connection: Connection, cipher: SecretCipher) -> int:
 
 async def sweep_deliveries(database: Database, days: int, shortest_days: int, batch: int) -> int:
     """`days`: the retention of the server. `shortest_days`: of all workspaces."""
-
-    async def delete(connection: Connection, after: UUID) -> Step:
-        return await store.delete_old(connection, after, days, shortest_days, batch)
-
+    delete = partial(store.delete_old, days=days, shortest_days=shortest_days, batch=batch)
     return await walk(database, delete, LOWEST_ID, batch)
 
 

@@ -136,8 +136,7 @@ async def show_workspace(connection: Connection, workspace_id: UUID, defaults: R
     return workspace
 
 
-async def all_workspaces(connection: Connection, defaults: RetentionDays) -> list[WorkspaceBody]:
-    return await store.all_workspaces(connection, defaults)
+all_workspaces = store.all_workspaces
 
 
 async def all_members(connection: Connection, workspace_id: UUID) -> list[MemberBody]:

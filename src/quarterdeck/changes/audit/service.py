@@ -3,6 +3,7 @@
 An entry is written in the transaction of its change, so neither exists without the other.
 """
 
+from functools import partial
 from uuid import UUID
 
 from quarterdeck.auth.access import Access, visible_workspace
@@ -14,7 +15,7 @@ from quarterdeck.core.ids import LOWEST_ID, new_id
 from quarterdeck.core.operation import operation
 from quarterdeck.core.pages import PageRequest
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.db.walks import Step, walk
+from quarterdeck.db.walks import walk
 
 _DELETE_BATCH = 1000
 
@@ -44,7 +45,4 @@ async def record_operator_change(connection: Connection, workspace_id: UUID, cha
 
 
 async def sweep_audit_events(database: Database) -> int:
-    async def delete(connection: Connection, after: UUID) -> Step:
-        return await store.delete_old(connection, after, _DELETE_BATCH)
-
-    return await walk(database, delete, LOWEST_ID, _DELETE_BATCH)
+    return await walk(database, partial(store.delete_old, batch=_DELETE_BATCH), LOWEST_ID, _DELETE_BATCH)
