@@ -7,13 +7,12 @@ from uuid import UUID
 
 import msgspec
 
-from quarterdeck.agents import checks, diff, rules, store
+from quarterdeck.agents import checks, diff, store
 from quarterdeck.agents.configuration import AgentConfiguration, AgentReference, SessionSkill
 from quarterdeck.agents.model import (
     AgentBody,
     AgentDiffBody,
     AgentPage,
-    AgentState,
     AgentVersionBody,
     AgentVersionPage,
     ChangeAgentBody,
@@ -31,14 +30,16 @@ from quarterdeck.core.ids import new_id
 from quarterdeck.core.operation import Refusal, operation
 from quarterdeck.core.pages import PageRequest
 from quarterdeck.core.queries import ArchivedQuery, VersionsQuery
+from quarterdeck.core.versioned import VersionedState, VersionRules
 from quarterdeck.db.database import Connection
 from quarterdeck.models.catalog import ModelCatalog
 from quarterdeck.models.output_schema import SchemaChecks
 from quarterdeck.skills import service as skills
 
+rules = VersionRules("An agent")
 _NAME_TAKEN = Refusal(
     "name_taken",
-    errors.conflict(rules.NAME_TAKEN),
+    errors.conflict(rules.name_taken),
     "Another active agent of the workspace has this name.",
     "Choose another name, or push a version to that agent.",
 )
@@ -154,7 +155,7 @@ async def change_agent(changes: Changes, call: Call[ChangeAgentBody], agent_id: 
     refusals=(
         Refusal(
             "archived",
-            errors.conflict(rules.ARCHIVED),
+            errors.conflict(rules.archived),
             "The agent is archived.",
             "Unarchive it by setting `archived` to false.",
         ),
@@ -281,10 +282,10 @@ async def _check_configuration(
 async def _check_name_free(connection: Connection, workspace_id: UUID, name: str) -> None:
     """For a clear message. Of two concurrent changes the index refuses the second, which then comes here again."""
     if await store.is_name_taken(connection, workspace_id, name):
-        raise errors.conflict(rules.NAME_TAKEN)
+        raise errors.conflict(rules.name_taken)
 
 
-async def _locked(connection: Connection, workspace_id: UUID, agent_id: UUID) -> AgentState:
+async def _locked(connection: Connection, workspace_id: UUID, agent_id: UUID) -> VersionedState:
     state = await store.lock(connection, workspace_id, agent_id)
     # Agents are never deleted, and this one was visible.
     assert state is not None

@@ -7,7 +7,8 @@ import msgspec
 from psycopg.types.json import Jsonb
 
 from quarterdeck.agents.configuration import AgentConfiguration, AgentReference
-from quarterdeck.agents.model import AgentBody, AgentState, AgentVersionBody, AgentVersionItem, UsedVersion
+from quarterdeck.agents.model import AgentBody, AgentVersionBody, AgentVersionItem, UsedVersion
+from quarterdeck.core.versioned import VersionedState
 from quarterdeck.db.database import Connection
 from quarterdeck.db.records import (
     ARCHIVED_FILTERS,
@@ -103,13 +104,13 @@ async def change(
     await connection.execute(_CHANGE, (name, default_version, archived, workspace_id, agent_id))
 
 
-async def lock(connection: Connection, workspace_id: UUID, agent_id: UUID) -> AgentState | None:
+async def lock(connection: Connection, workspace_id: UUID, agent_id: UUID) -> VersionedState | None:
     """Locks the agent until the transaction ends."""
-    return await fetch_record(connection, AgentState, _LOCK, (workspace_id, agent_id))
+    return await fetch_record(connection, VersionedState, _LOCK, (workspace_id, agent_id))
 
 
-async def state(connection: Connection, workspace_id: UUID, agent_id: UUID) -> AgentState | None:
-    return await fetch_record(connection, AgentState, _STATE, (workspace_id, agent_id))
+async def state(connection: Connection, workspace_id: UUID, agent_id: UUID) -> VersionedState | None:
+    return await fetch_record(connection, VersionedState, _STATE, (workspace_id, agent_id))
 
 
 async def is_name_taken(connection: Connection, workspace_id: UUID, name: str) -> bool:

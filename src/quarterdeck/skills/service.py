@@ -21,8 +21,9 @@ from quarterdeck.core.operation import Refusal, operation
 from quarterdeck.core.pages import PageRequest
 from quarterdeck.core.queries import ArchivedQuery, VersionsQuery
 from quarterdeck.core.settings import BundleSettings
+from quarterdeck.core.versioned import VersionedState, VersionRules
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.skills import rules, store
+from quarterdeck.skills import store
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.model import (
     BundleError,
@@ -33,7 +34,6 @@ from quarterdeck.skills.model import (
     SkillBody,
     SkillDiffBody,
     SkillPage,
-    SkillState,
     SkillVersionBody,
     SkillVersionPage,
     StoredBundle,
@@ -42,9 +42,14 @@ from quarterdeck.skills.model import (
 from quarterdeck.skills.uploads import Uploads
 from quarterdeck.skills.version_diff import Comparison, compare
 
+rules = VersionRules("A skill")
+_IN_USE = (
+    "This skill is used by a session or a version of an agent. Archive it instead, or remove it from its sessions. "
+    "Versions of agents keep their skills."
+)
 _NAME_TAKEN = Refusal(
     "name_taken",
-    errors.conflict(rules.NAME_TAKEN),
+    errors.conflict(rules.name_taken),
     "Another active skill of the workspace has this name.",
     "Choose another name, or push a version to that skill.",
 )
@@ -143,7 +148,7 @@ async def change_skill(changes: Changes, call: Call[ChangeSkillBody], skill_id: 
     refusals=(
         Refusal(
             "in_use",
-            errors.conflict(rules.IN_USE),
+            errors.conflict(_IN_USE),
             "A session or a version of an agent uses the skill.",
             "Archive the skill, or remove it from its sessions. Versions of agents keep their skills.",
         ),
@@ -157,7 +162,8 @@ async def delete_skill(changes: Changes, call: Call[None], skill_id: UUID) -> An
         state = _existing(await store.lock_to_delete(connection, workspace_id, skill_id))
         call.check_unchanged(state.revision)
         # A statement of its own: it must see sessions and versions that were committed while the lock was waited for.
-        rules.check_unused(in_use=await store.is_in_use(connection, workspace_id, skill_id))
+        if await store.is_in_use(connection, workspace_id, skill_id):
+            raise errors.conflict(_IN_USE)
         await store.delete(connection, workspace_id, skill_id)
         detail = {"name": state.name, "latest_version": state.latest_version or None}
         return Made(shown=None, kept=None, object_id=skill_id, object_name=state.name, detail=detail)
@@ -310,10 +316,10 @@ async def check_usable(connection: Connection, workspace_id: UUID, skill_id: UUI
 async def _check_name_free(connection: Connection, workspace_id: UUID, name: str) -> None:
     """For a clear message. Of two concurrent changes the index refuses the second, which then comes here again."""
     if await store.is_name_taken(connection, workspace_id, name):
-        raise errors.conflict(rules.NAME_TAKEN)
+        raise errors.conflict(rules.name_taken)
 
 
-def _existing(state: SkillState | None) -> SkillState:
+def _existing(state: VersionedState | None) -> VersionedState:
     """The skill may have been deleted since the check of visibility."""
     if state is None:
         raise errors.not_found("skill")

@@ -7,12 +7,12 @@ import msgspec
 from msgspec import Raw
 
 from quarterdeck.blobs.model import Blob
+from quarterdeck.core.versioned import VersionedState
 from quarterdeck.db.database import Connection
 from quarterdeck.db.records import ARCHIVED_FILTERS, Records, VersionPages, fetch_bool, fetch_column, fetch_record
 from quarterdeck.skills.model import (
     Bundle,
     SkillBody,
-    SkillState,
     SkillVersionBody,
     SkillVersionItem,
     StoredVersion,
@@ -172,14 +172,14 @@ def _usable_version(
     return UsableVersion(skill_id, version, name, description, Blob(sha256.hex(), generation))
 
 
-async def lock(connection: Connection, workspace_id: UUID, skill_id: UUID) -> SkillState | None:
+async def lock(connection: Connection, workspace_id: UUID, skill_id: UUID) -> VersionedState | None:
     """Locks the skill until the transaction ends. None: it was deleted."""
-    return await fetch_record(connection, SkillState, _LOCK, (workspace_id, skill_id))
+    return await fetch_record(connection, VersionedState, _LOCK, (workspace_id, skill_id))
 
 
-async def lock_to_delete(connection: Connection, workspace_id: UUID, skill_id: UUID) -> SkillState | None:
+async def lock_to_delete(connection: Connection, workspace_id: UUID, skill_id: UUID) -> VersionedState | None:
     """Waits for sessions that start to use the skill, and then keeps further ones from it. None: it was deleted."""
-    return await fetch_record(connection, SkillState, _LOCK_TO_DELETE, (workspace_id, skill_id))
+    return await fetch_record(connection, VersionedState, _LOCK_TO_DELETE, (workspace_id, skill_id))
 
 
 async def is_name_taken(connection: Connection, workspace_id: UUID, name: str) -> bool:
@@ -198,7 +198,7 @@ async def delete(connection: Connection, workspace_id: UUID, skill_id: UUID) -> 
 
 async def add_version(
     connection: Connection, version_id: UUID, workspace_id: UUID, skill_id: UUID, bundle: Bundle, user_id: UUID
-) -> SkillState | None:
+) -> VersionedState | None:
     """Returns the skill as it was before, or None if it was deleted. The version's number is `latest_version + 1`."""
     stored = (
         bytes.fromhex(bundle.manifest.archive_sha256),
@@ -207,4 +207,4 @@ async def add_version(
         msgspec.json.encode(bundle.manifest).decode(),
     )
     values = (workspace_id, skill_id, version_id, *stored, user_id)
-    return await fetch_record(connection, SkillState, _ADD_VERSION, values)
+    return await fetch_record(connection, VersionedState, _ADD_VERSION, values)
