@@ -124,9 +124,7 @@ async def resolve_action(changes: Changes, call: Call[ResolveActionBody], action
     async def effect(connection: Connection, principal: Principal, found: ActionBody, body: ResolveActionBody) -> Made:
         await lock_session(connection, found.session_id)
         # Again: it may have been answered, expired, or deleted with its session while this waited for the lock.
-        action = await action_store.get(connection, principal.workspace_id, action_id)
-        if action is None:
-            raise errors.not_found("action")
+        action = errors.existing(await action_store.get(connection, principal.workspace_id, action_id), "action")
         action_rules.check_may_raise(principal, action, body)
         action_rules.check_answer(action, body)
         resolution = msgspec.to_builtins(body)

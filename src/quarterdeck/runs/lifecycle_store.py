@@ -11,7 +11,6 @@ from uuid import UUID
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import astuple
 from psycopg.types.json import Jsonb
 
 from quarterdeck.connections.mcp.model import PinnedTools
@@ -150,6 +149,10 @@ class RunKey(Struct, frozen=True):
     session_id: UUID
     workspace_id: UUID
     attempt: int
+
+    @property
+    def columns(self) -> tuple[UUID, UUID, UUID, int]:
+        return self.run_id, self.session_id, self.workspace_id, self.attempt
 
 
 class FoundRun(Struct, frozen=True):
@@ -327,7 +330,7 @@ async def record_step(
     """Takes the lock of the session itself. Adds a step to the run and to the usage of the day. `finish`: ends the run
     too, if it can. None: this attempt has lost the run."""
     tokens = (used.input_tokens, used.cached_tokens, used.output_tokens)
-    values = (*astuple(run), used.model, *tokens, used.cost_usd, Jsonb([_stored(event) for event in events]), finish)
+    values = (*run.columns, used.model, *tokens, used.cost_usd, Jsonb([_stored(event) for event in events]), finish)
     recorded = await fetch_value(connection, _STEP, values)
     return None if recorded is None else Recorded(recorded)
 
@@ -339,7 +342,7 @@ def _stored(event: NewEvent) -> dict[str, Any]:
 
 async def finish(connection: Connection, run: RunKey) -> bool:
     """False: an input is not consumed, or this attempt has lost the run."""
-    return await fetch_value(connection, _FINISH, astuple(run)) is not None
+    return await fetch_value(connection, _FINISH, run.columns) is not None
 
 
 async def wait(connection: Connection, run_id: UUID, attempt: int) -> bool:

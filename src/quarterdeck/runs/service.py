@@ -203,10 +203,8 @@ async def cancel_run(changes: Changes, call: Call[None], run_id: UUID) -> Answer
 
     async def effect(connection: Connection, principal: Principal, run: RunBody, _: None) -> Made:
         discarded = await lifecycle.cancel(connection, run_id, run.session_id, principal.workspace_id)
-        ended = await store.get(connection, principal.workspace_id, run_id)
-        if ended is None:
-            # Deleted with its session while this waited for the session's lock.
-            raise errors.not_found("run")
+        # Deleted with its session while this waited for the session's lock.
+        ended = errors.existing(await store.get(connection, principal.workspace_id, run_id), "run")
         body = CancelledRunBody(**msgspec.structs.asdict(ended), discarded_input_ids=discarded)
         # `run` was read before the session's lock was taken: the run may have ended by itself since.
         changed = ended.state is RunState.CANCELLED and run.state is not RunState.CANCELLED
@@ -300,9 +298,7 @@ async def retry_run(changes: Changes, settings: SubmitSettings, call: Call[None]
     async def effect(connection: Connection, principal: Principal, run: RunBody, _: None) -> Made:
         await lock_session(connection, run.session_id)
         # Again: `run` was read before the session's lock was taken.
-        ended = await store.get(connection, principal.workspace_id, run_id)
-        if ended is None:
-            raise errors.not_found("run")
+        ended = errors.existing(await store.get(connection, principal.workspace_id, run_id), "run")
         creation.check_open(await creation.check_submitter(connection, call, run.session_id))
         if ended.state not in (RunState.FAILED, RunState.CANCELLED):
             raise errors.not_retryable()
@@ -318,9 +314,7 @@ def _visible_run(call: Call[None], run_id: UUID) -> Lookup[RunBody]:
     """A run is visible to callers that can see its session."""
 
     async def lookup(connection: Connection, principal: Principal) -> RunBody:
-        run = await store.get(connection, principal.workspace_id, run_id)
-        if run is None:
-            raise errors.not_found("run")
+        run = errors.existing(await store.get(connection, principal.workspace_id, run_id), "run")
         try:
             await visible_session(call, run.session_id)(connection, principal)
         except ServiceError:

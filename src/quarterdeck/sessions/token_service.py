@@ -119,10 +119,8 @@ async def revoke_session_token(
     async def effect(connection: Connection, _: Principal, token: SessionTokenBody, __: None) -> Made:
         await block_credentials(connection, [token.id])
         changed = await store.revoke_token(connection, session_id, token.id)
-        revoked = await store.get_token(connection, session_id, token.id)
-        if revoked is None:
-            # Deleted with its session after the lookup.
-            raise errors.not_found("session token")
+        # Deleted with its session after the lookup.
+        revoked = errors.existing(await store.get_token(connection, session_id, token.id), "session token")
         return Made(
             shown=revoked,
             kept=revoked,
@@ -151,9 +149,6 @@ def _visible_token(call: Call[None], session_id: UUID, token_id: UUID) -> Lookup
 
     async def lookup(connection: Connection, principal: Principal) -> SessionTokenBody:
         await lookup_session(connection, principal)
-        token = await store.get_token(connection, session_id, token_id)
-        if token is None:
-            raise errors.not_found("session token")
-        return token
+        return errors.existing(await store.get_token(connection, session_id, token_id), "session token")
 
     return lookup

@@ -21,7 +21,7 @@ from quarterdeck.core.operation import Refusal, operation
 from quarterdeck.core.pages import PageRequest
 from quarterdeck.core.queries import ArchivedQuery, VersionsQuery
 from quarterdeck.core.settings import BundleSettings
-from quarterdeck.core.versioned import VersionedState, VersionRules
+from quarterdeck.core.versioned import VersionRules
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.skills import store
 from quarterdeck.skills.bundle_files import BundleFiles
@@ -116,7 +116,7 @@ async def change_skill(changes: Changes, call: Call[ChangeSkillBody], skill_id: 
     async def effect(connection: Connection, principal: Principal, _: SkillBody, body: ChangeSkillBody) -> Made:
         workspace_id = principal.workspace_id
         # A separate statement, so that the next one sees what the previous holder of the lock committed.
-        state = _existing(await store.lock(connection, workspace_id, skill_id))
+        state = errors.existing(await store.lock(connection, workspace_id, skill_id), "skill")
         call.check_unchanged(state.revision)
         changes = rules.changed(state, body)
         new = msgspec.structs.replace(state, **changes)
@@ -159,7 +159,7 @@ async def delete_skill(changes: Changes, call: Call[None], skill_id: UUID) -> An
 
     async def effect(connection: Connection, principal: Principal, _: SkillBody, __: None) -> Made:
         workspace_id = principal.workspace_id
-        state = _existing(await store.lock_to_delete(connection, workspace_id, skill_id))
+        state = errors.existing(await store.lock_to_delete(connection, workspace_id, skill_id), "skill")
         call.check_unchanged(state.revision)
         # A statement of its own: it must see sessions and versions that were committed while the lock was waited for.
         if await store.is_in_use(connection, workspace_id, skill_id):
@@ -199,9 +199,8 @@ async def push_skill_version(
 
     async def effect(connection: Connection, principal: Principal, _: SkillBody, __: str) -> Made:
         version_id, workspace_id = new_id(), principal.workspace_id
-        before = _existing(
-            await store.add_version(connection, version_id, workspace_id, skill_id, bundle, principal.user_id)
-        )
+        added = await store.add_version(connection, version_id, workspace_id, skill_id, bundle, principal.user_id)
+        before = errors.existing(added, "skill")
         # Raising rolls the new version back.
         call.check_unchanged(before.revision)
         rules.check_takes_versions(before)
@@ -317,13 +316,6 @@ async def _check_name_free(connection: Connection, workspace_id: UUID, name: str
     """For a clear message. Of two concurrent changes the index refuses the second, which then comes here again."""
     if await store.is_name_taken(connection, workspace_id, name):
         raise errors.conflict(rules.name_taken)
-
-
-def _existing(state: VersionedState | None) -> VersionedState:
-    """The skill may have been deleted since the check of visibility."""
-    if state is None:
-        raise errors.not_found("skill")
-    return state
 
 
 async def _versions(access: Access, call: Call[None], skill_id: UUID, *numbers: int) -> list[StoredVersion]:

@@ -295,10 +295,7 @@ async def sweep_deliveries(database: Database, days: int, shortest_days: int, ba
 
 
 async def _stored(connection: Connection, workspace_id: UUID, webhook_id: UUID) -> WebhookBody:
-    webhook = await store.get(connection, workspace_id, webhook_id)
-    if webhook is None:
-        raise errors.not_found("webhook")
-    return webhook
+    return errors.existing(await store.get(connection, workspace_id, webhook_id), "webhook")
 
 
 async def _locked(connection: Connection, call: Call[Body], principal: Principal, webhook_id: UUID) -> WebhookBody:
@@ -312,10 +309,7 @@ async def _locked(connection: Connection, call: Call[Body], principal: Principal
 async def _delivery(
     connection: Connection, workspace_id: UUID, webhook_id: UUID, delivery_id: UUID
 ) -> WebhookDeliveryBody:
-    delivery = await store.get_delivery(connection, workspace_id, webhook_id, delivery_id)
-    if delivery is None:
-        raise errors.not_found("delivery")
-    return delivery
+    return errors.existing(await store.get_delivery(connection, workspace_id, webhook_id, delivery_id), "delivery")
 
 
 def _made_with_secret(webhook: WebhookBody, secret: bytes, **detail: object) -> Made:

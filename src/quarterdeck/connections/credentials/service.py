@@ -224,9 +224,7 @@ async def authorization(
     connection: Connection, cipher: SecretCipher, tokens: OAuthTokens, workspace_id: UUID, credential_id: UUID
 ) -> UsableCredential:
     """Calls no server: OAuth tokens are fetched at first use. If the secret cannot be decrypted, the use fails."""
-    credential = await store.stored(connection, workspace_id, credential_id)
-    if credential is None:
-        raise errors.not_found("credential")
+    credential = errors.existing(await store.stored(connection, workspace_id, credential_id), "credential")
     try:
         secret = cipher.decrypt(credential_id, credential.secret).decode()
     except SecretKeyError as fault:
@@ -249,10 +247,7 @@ async def reseal_credentials(connection: Connection, cipher: SecretCipher) -> in
 
 
 async def _stored(connection: Connection, workspace_id: UUID, credential_id: UUID) -> CredentialBody:
-    credential = await store.get(connection, workspace_id, credential_id)
-    if credential is None:
-        raise errors.not_found("credential")
-    return credential
+    return errors.existing(await store.get(connection, workspace_id, credential_id), "credential")
 
 
 def _encrypt(cipher: SecretCipher, credential_id: UUID, secret: str) -> bytes:

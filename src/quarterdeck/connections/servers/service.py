@@ -312,10 +312,7 @@ async def _target(
 
 
 async def _stored(connection: Connection, workspace_id: UUID, server_id: UUID) -> McpServerBody:
-    server = await store.get(connection, workspace_id, server_id)
-    if server is None:
-        raise errors.not_found("MCP server")
-    return server
+    return errors.existing(await store.get(connection, workspace_id, server_id), "MCP server")
 
 
 async def _locked(connection: Connection, call: Call[Body], workspace_id: UUID, server_id: UUID) -> McpServerBody:
