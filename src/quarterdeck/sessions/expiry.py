@@ -5,7 +5,6 @@ Nothing here waits for a session that is in use: it is looked at again in the ne
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -37,13 +36,12 @@ async def expire_logs(database: Database, workspace_id: UUID, retention: Retenti
     deleted = DeletedLogs()
     if event_days is None:
         return deleted
-    of_events = {"workspace_id": workspace_id, "days": event_days, "count": _PAGE}
     searches = [
-        _search(database, partial(store.with_old_inputs, **of_events), (_EPOCH, 0)),
-        _search(database, partial(store.old_forks, **of_events), LOWEST_ID),
+        _search(database, store.with_old_inputs, workspace_id, (_EPOCH, 0), event_days),
+        _search(database, store.old_forks, workspace_id, LOWEST_ID, event_days),
     ]
     if run_days is not None:
-        searches.append(_search(database, partial(store.with_old_runs, **of_events | {"days": run_days}), LOWEST_ID))
+        searches.append(_search(database, store.with_old_runs, workspace_id, LOWEST_ID, run_days))
     for search in searches:
         async for session_ids in search:
             expired = await _expire(database, session_ids, event_days, run_days)
@@ -96,14 +94,16 @@ async def _expire(database: Database, session_ids: Sequence[UUID], event_days: i
 
 async def _search(
     database: Database,
-    find: Callable[[Connection, Any], Awaitable[Sequence[tuple[UUID | None, Any]]]],
+    find: Callable[[Connection, UUID, Any, int, int], Awaitable[Sequence[tuple[UUID | None, Any]]]],
+    workspace_id: UUID,
     after: object,
+    days: int,
 ) -> AsyncIterator[list[UUID]]:
-    """Pages of sessions. `find(connection, after)` returns each with its place in the list. None: nothing to do."""
+    """Pages of sessions. `find` returns each with its place in the list. None: nothing to do."""
     while True:
 
         async def read(connection: Connection, after: object = after) -> Sequence[tuple[UUID | None, Any]]:
-            return await find(connection, after)
+            return await find(connection, workspace_id, after, days, _PAGE)
 
         found = await database.read(read)
         yield list(dict.fromkeys(session_id for session_id, _ in found if session_id is not None))

@@ -73,7 +73,7 @@ class Expired(Struct, frozen=True):
 
 
 async def with_old_inputs(
-    connection: Connection, after: tuple[datetime, int], workspace_id: UUID, days: int, count: int
+    connection: Connection, workspace_id: UUID, after: tuple[datetime, int], days: int, count: int
 ) -> list[tuple[UUID, tuple[datetime, int]]]:
     """Sessions with the times and ids of their inputs, oldest first. A session may be there several times."""
     rows = await (await connection.execute(_OLD_INPUTS, (workspace_id, *after, days, count))).fetchall()
@@ -81,7 +81,7 @@ async def with_old_inputs(
 
 
 async def with_old_runs(
-    connection: Connection, after: UUID, workspace_id: UUID, days: int, count: int
+    connection: Connection, workspace_id: UUID, after: UUID, days: int, count: int
 ) -> list[tuple[UUID, UUID]]:
     """Sessions with the ids of their runs, oldest first. A session may be there several times."""
     values = (workspace_id, after, workspace_id, days, count)
@@ -89,7 +89,7 @@ async def with_old_runs(
 
 
 async def old_forks(
-    connection: Connection, after: UUID, workspace_id: UUID, days: int, count: int
+    connection: Connection, workspace_id: UUID, after: UUID, days: int, count: int
 ) -> list[tuple[UUID | None, UUID]]:
     """Forks, oldest first, with their ids. None in place of a fork without events."""
     values = (workspace_id, after, workspace_id, days, count)
