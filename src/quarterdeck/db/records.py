@@ -3,8 +3,7 @@
 The statements of a list are built once, when its module is loaded, and only from constants of that module.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import partial
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
@@ -85,9 +84,8 @@ class Pages(Generic[T]):
         get_scope: str | None = None,
         id_column: str = "id",
         filters: Mapping[Hashable, str] | None = None,
-        read: Callable[[Row], T] | None = None,
     ) -> None:
-        self._read = read or partial(as_record, kind)
+        self._kind = kind
         self.page_queries = {
             (key, newest_first): f"""
 SELECT {columns}
@@ -114,19 +112,18 @@ SELECT {columns} FROM {table} AS r {joins} WHERE r.{get_scope or scope} = %s AND
         filter_key: Hashable = None,
         newest_first: bool,
     ) -> list[T]:
-        """`count` records from `start` on, itself included. `values`: those of the filter. None: all records."""
+        """`count` records from `start` on, itself included; all if `count` is None. `values`: those of the filter."""
         lowest, highest = bounds(start, newest_first=newest_first)
         query = self.page_queries[filter_key, newest_first]
-        rows = await fetch_rows(connection, query, (scope_id, lowest, scope_id, highest, *values, count))
-        return [self._read(row) for row in rows]
+        given = (scope_id, lowest, scope_id, highest, *values, count)
+        return await fetch_records(connection, self._kind, query, given)
 
 
 class Records(Pages[T]):
     """Pages, and single records by their id. `get_scope`: the column of their scope, if it is another."""
 
     async def get(self, connection: Connection, scope_id: UUID, record_id: UUID) -> T | None:
-        rows = await fetch_rows(connection, self.get_query, (scope_id, record_id))
-        return self._read(rows[0]) if rows else None
+        return await fetch_record(connection, self._kind, self.get_query, (scope_id, record_id))
 
 
 class VersionPages(Generic[T]):
