@@ -185,8 +185,14 @@ def sql_is_constant(tree: Tree) -> list[str]:
         f"{name}:{node.lineno}"
         for name, node in nodes(tree)
         if may_hold_sql(name) and isinstance(node, ast.Call) and _runs_sql(node.func)
-        if any(isinstance(argument, (ast.JoinedStr, ast.BinOp)) for argument in node.args[:3])
+        if any(_is_built_text(argument) for argument in node.args[:3])
     ]
+
+
+def _is_built_text(node: ast.expr) -> bool:
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.Add | ast.Mod)
+    return isinstance(node, ast.JoinedStr)
 
 
 def _runs_sql(function: ast.expr) -> bool:
