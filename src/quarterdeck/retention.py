@@ -20,7 +20,7 @@ from quarterdeck.insights.usage.service import sweep_usage
 from quarterdeck.runs.recovery import sweep_jobs
 from quarterdeck.sessions.expiry import expire_files, expire_logs
 from quarterdeck.sessions.service import purge_deleted_sessions
-from quarterdeck.skills.stored_blocks import sweep_blocks
+from quarterdeck.skills.bundle_files import sweep_blocks
 from quarterdeck.webhooks.service import sweep_deliveries
 from quarterdeck.workspaces.service import retention_of_all
 

@@ -33,7 +33,6 @@ from quarterdeck.runs.model import Submission, Usage, Verdict
 from quarterdeck.sandbox.model import SandboxOptions
 from quarterdeck.sessions import expiry_store as expiry
 from quarterdeck.sessions import store as sessions
-from quarterdeck.sessions import token_store as session_tokens
 from quarterdeck.sessions.model import SessionBody
 from quarterdeck.skills import store as skills
 from quarterdeck.webhooks import store as webhooks
@@ -157,18 +156,17 @@ def with_foreign_ids() -> Iterator[StoreCall]:
         for header in (None, ALPHA, BRAVO):
             foreign = submission(ALPHA, kind, BRAVO, header)
             yield lambda c, a, b, foreign=foreign: returns(verdicts(c, foreign), [Verdict.NOT_FOUND])  # type: ignore[misc]
+    yield lambda c, a, b: returns(_refusal(c, a, b), Verdict.NOT_FOUND)
     yield lambda c, a, b: returns(runs.get(c, a.workspace, b.run), None)
 
     yield lambda c, a, b: returns(actions.get(c, a.workspace, b.action), None)
     yield lambda c, a, b: returns(actions.read(c, a.workspace, [ActionId(b.action)], 9), [])
 
-    yield lambda c, a, b: returns(session_tokens.get(c, a.session, b.token), None)
-    yield lambda c, a, b: session_tokens.revoke(c, a.session, b.token)
+    yield lambda c, a, b: returns(sessions.get_token(c, a.session, b.token), None)
+    yield lambda c, a, b: sessions.revoke_token(c, a.session, b.token)
 
     yield lambda c, a, b: sessions.change(c, session_of(a, b))
     yield lambda c, a, b: returns(sessions.get(c, a.workspace, b.session, "demo"), None)
-    for first in (True, False):
-        yield lambda c, a, b, n=first: sessions.found(c, a.workspace, [b.session], "demo", newest_first=n)  # type: ignore[misc]
     yield lambda c, a, b: sessions.delete(c, a.workspace, b.session)
 
     of_b = AgentReference(BRAVO.agent, 1)
@@ -224,7 +222,6 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: returns(mcp_servers.count(c, a.workspace), 1)
     yield lambda c, a, b: returns(mcp_servers.is_name_taken(c, a.workspace, b.name), False)
     yield lambda c, a, b: returns(mcp_servers.get(c, a.workspace, b.mcp_server), None)
-    yield lambda c, a, b: returns(mcp_servers.get_all(c, a.workspace, [b.mcp_server]), {})
     yield lambda c, a, b: returns(mcp_servers.existing(c, a.workspace, [b.mcp_server]), set())
     yield lambda c, a, b: returns(mcp_servers.lock(c, a.workspace, b.mcp_server), False)
     yield lambda c, a, b: mcp_servers.change(c, a.workspace, mcp_server_of(b))
@@ -268,13 +265,16 @@ def _pages(*, newest_first: bool) -> Iterator[StoreCall]:
         AuditQuery(user_id=BRAVO.user),
     )
     for wanted in filters:
-        yield lambda c, a, b, w=wanted: audit.page(c, a.workspace, w, beginning, 9, **order)  # type: ignore[misc]
+        yield lambda c, a, b, w=wanted: audit.page(c, a.workspace, beginning, 9, filters=w, **order)  # type: ignore[misc]
     for of in (ActionQuery(), ActionQuery(session_id=BRAVO.session)):
-        yield lambda c, a, b, w=of: actions.page(c, a.workspace, w, beginning, 9, **order)  # type: ignore[misc]
+        yield lambda c, a, b, w=of: actions.page(c, a.workspace, beginning, 9, filters=w, **order)  # type: ignore[misc]
     for start in (beginning, None):
         yield lambda c, a, b, s=start: api_keys.page(c, a.workspace, s or b.key, 9, **order)  # type: ignore[misc]
+        yield lambda c, a, b, s=start: api_keys.page(  # type: ignore[misc]
+            c, a.workspace, s or b.key, 9, b.user, filter_key=api_keys._OF_USER, **order
+        )
         yield lambda c, a, b, s=start: runs.page(c, a.session, s or b.run, 9, **order)  # type: ignore[misc]
-        yield lambda c, a, b, s=start: session_tokens.page(c, a.session, s or b.token, 9, **order)  # type: ignore[misc]
+        yield lambda c, a, b, s=start: sessions.page_of_tokens(c, a.session, s or b.token, 9, **order)  # type: ignore[misc]
         yield lambda c, a, b, s=start: agents.versions(  # type: ignore[misc]
             c, a.agent, s or b.agent_version, 9, **order
         )
@@ -285,21 +285,32 @@ def _pages(*, newest_first: bool) -> Iterator[StoreCall]:
         yield lambda c, a, b, s=start: workspaces.members(c, a.workspace, s or b.user, 9, **order)  # type: ignore[misc]
         for state in (None, DeliveryState.PENDING):
             yield lambda c, a, b, s=start, of=state: webhooks.page_of_deliveries(  # type: ignore[misc]
-                c, a.webhook, of, s or b.delivery, 9, **order
+                c, a.webhook, s or b.delivery, 9, state=of, **order
             )
         for archived in (True, False):
             yield lambda c, a, b, s=start, of=archived: sessions.page(  # type: ignore[misc]
-                c, a.workspace, s or b.session, 9, "demo", archived=of, search=None, **order
+                c, a.workspace, s or b.session, 9, default_model="demo", archived=of, search=None, **order
+            )
+            yield lambda c, a, b, s=start, of=archived: sessions.page(  # type: ignore[misc]
+                c,
+                a.workspace,
+                s or b.session,
+                9,
+                default_model="demo",
+                archived=of,
+                search="alpha or bravo",
+                in_conversations=True,
+                **order,
             )
             for most in (0, 9):
                 yield lambda c, a, b, s=start, of=archived, most=most: sessions.find(  # type: ignore[misc]
                     c, a.workspace, s or LOWEST_ID, 9, archived=of, search="alpha or bravo", max_matches=most, **order
                 )
             yield lambda c, a, b, s=start, of=archived: agents.page(  # type: ignore[misc]
-                c, a.workspace, s or b.agent, 9, archived=of, **order
+                c, a.workspace, s or b.agent, 9, filter_key=of, **order
             )
             yield lambda c, a, b, s=start, of=archived: skills.page(  # type: ignore[misc]
-                c, a.workspace, s or b.skill, 9, archived=of, **order
+                c, a.workspace, s or b.skill, 9, filter_key=of, **order
             )
 
 
@@ -309,3 +320,8 @@ async def _states(c: RecordingConnection, a: Workspace, window: Window) -> dict[
 
 async def _inputs(c: RecordingConnection, a: Workspace, window: Window) -> int:
     return (await activity.inputs(c, a.workspace, window, 9)).total()
+
+
+async def _refusal(c: RecordingConnection, a: Workspace, b: Workspace) -> Verdict | None:
+    credential = Credential(CredentialKind.API_KEY, a.key_hash)
+    return (await runs.find_submitter(c, credential, b.session, None)).refusal

@@ -35,7 +35,6 @@ from quarterdeck.files import store as files
 from quarterdeck.files.model import Upload
 from quarterdeck.runs import action_store as actions
 from quarterdeck.runs import lifecycle_store as lifecycle
-from quarterdeck.runs import recovery_store as recovery
 from quarterdeck.runs import store as creation
 from quarterdeck.runs.action_model import ActionKind, NewAction
 from quarterdeck.runs.model import Delivery, Input, RunState, StepUsage
@@ -44,7 +43,6 @@ from quarterdeck.server.metrics_store import Counts, read_counts, read_figures
 from quarterdeck.session_files import store as session_files
 from quarterdeck.sessions import expiry_store as expiry
 from quarterdeck.sessions import store as sessions
-from quarterdeck.sessions import token_store as session_tokens
 from quarterdeck.sessions.model import NewSession
 from quarterdeck.sessions.token_model import NewSessionToken
 from quarterdeck.skills import blocks_store as blocks
@@ -121,7 +119,7 @@ def _own_rows() -> Iterator[StoreCall]:
     yield lambda c, a, b: events.heads(c, [a.session])
     yield lambda c, a, b: receipts.lock(c, claim)
     yield lambda c, a, b: receipts.save(c, claim, b"{}")
-    yield lambda c, a, b: session_tokens.add(
+    yield lambda c, a, b: sessions.add_token(
         c, NewSessionToken(new_id(), a.session, a.key, b"x" * 32, "x", "label", True, until)
     )
     yield lambda c, a, b: sessions.add(c, new_id(), a.workspace, session, a.user)
@@ -166,7 +164,6 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: creation.add(c, attached, new_id(), "x", Delivery.QUEUE, actor, [attachment])
     yield lambda c, a, b: creation.find_attachments(c, a.session, a.workspace, attaching(a.file))
     yield lambda c, a, b: creation.pending(c, a.session)
-    yield lambda c, a, b: creation.is_archived(c, a.session)
     yield lambda c, a, b: creation.repeat_inputs(c, a.ended_run, new_id(), [new_id()], 9, actor, a.key)
     new = lifecycle.NewSetup(SETUP, 1)
     yield lambda c, a, b: lifecycle.begin(c, a.run, RunSettings(), {}, new, counted=True)
@@ -305,21 +302,21 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: returns(audit.delete_old(c, LOWEST_ID, 9), nothing)
     yield lambda c, a, b: returns(receipts.delete_old(c, long_ago, 7, 7, 9), nothing)
     yield lambda c, a, b: returns(files.delete_old(c, LOWEST_ID, None, 1, 9), nothing)
-    yield lambda c, a, b: returns(recovery.delete_ended_jobs(c, 1, 9), 0)
+    yield lambda c, a, b: returns(creation.delete_ended_jobs(c, 1, 9), 0)
     yield lambda c, a, b: returns(expiry.with_files(c, LOWEST_ID, 1, 9), [])
     yield lambda c, a, b: returns(expiry.idle(c, [a.session, b.session], 1), [])
     yield lambda c, a, b: sessions.lock_deleted(c)
     yield lambda c, a, b: returns(webhooks.delete_old(c, LOWEST_ID, 30, 1, 9), nothing)
-    yield lambda c, a, b: recovery.prune_workers(c, 60)
-    yield lambda c, a, b: recovery.replace_lost_jobs(c)
-    yield lambda c, a, b: recovery.delete_spent_jobs(c)
-    yield lambda c, a, b: recovery.add_missing_jobs(c)
+    yield lambda c, a, b: creation.prune_workers(c, 60)
+    yield lambda c, a, b: creation.replace_lost_jobs(c)
+    yield lambda c, a, b: creation.delete_spent_jobs(c)
+    yield lambda c, a, b: creation.add_missing_jobs(c)
     yield lambda c, a, b: returns(actions.lock_due_sessions(c, 9), [a.session])
     yield lambda c, a, b: returns(actions.lock_lifted_sessions(c, 9), [a.session])
     yield _free_slots
     yield _next_turn
-    yield lambda c, a, b: recovery.ask_to_leave(c)
-    yield lambda c, a, b: returns(recovery.leaving(c), [])
+    yield lambda c, a, b: creation.ask_to_leave(c)
+    yield lambda c, a, b: returns(creation.leaving(c), [])
     yield lambda c, a, b: blobs.touch(c, [a.blob], [new_id()], [1])
     yield lambda c, a, b: returns(blobs.find(c, [a.blob, b"x"]), [Blob(a.blob.hex(), a.version)])
     yield lambda c, a, b: returns(blobs.old(c, 24, 9), [])
@@ -375,7 +372,7 @@ async def _copy_event(c: RecordingConnection, a: Workspace, b: Workspace) -> Non
 async def _free_slots(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
     """A slot that one workspace has free is not given to another."""
     await lifecycle.cancel(c, a.run)
-    await recovery.start_parked_runs(c, 1)
+    await creation.start_parked_runs(c, 1)
     row = await (await c.execute("SELECT parked FROM runs WHERE id = %s", (a.parked_run,))).fetchone()
     assert row == (False,)
 

@@ -50,7 +50,7 @@ async def pages(
     for _ in range(12):
         async with connection.transaction():
             before = await fetched(connection)
-            page = await store.page(connection, workspace_id, wanted, start, LIMIT, newest_first=newest_first)
+            page = await store.page(connection, workspace_id, start, LIMIT, filters=wanted, newest_first=newest_first)
             yield len(page), await fetched(connection) - before
 
 

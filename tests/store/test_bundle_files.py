@@ -27,9 +27,8 @@ from quarterdeck.db.database import Connection, Database
 from quarterdeck.skills import blocks_store
 from quarterdeck.skills.archive import read_bundle
 from quarterdeck.skills.blocks import BLOCK_BYTES, BlockIndex
-from quarterdeck.skills.bundle_files import BundleFiles
+from quarterdeck.skills.bundle_files import BundleFiles, sweep_blocks
 from quarterdeck.skills.model import SkillFile, StoredBundle
-from quarterdeck.skills.stored_blocks import sweep_blocks
 from tests.world import AS_OWNER, app_url
 
 NOISE = random.Random(1)

@@ -2,6 +2,7 @@
 before it, nor those of others."""
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -25,7 +26,6 @@ from quarterdeck.runs import store as runs
 from quarterdeck.runs.action_model import ActionKind, ActionQuery, ActionState
 from quarterdeck.sessions import expiry_store as expiry
 from quarterdeck.sessions import store as sessions
-from quarterdeck.sessions import token_store as session_tokens
 from quarterdeck.skills import store as skills
 from quarterdeck.webhooks import store as webhooks
 from quarterdeck.webhooks.model import DeliveryState
@@ -90,26 +90,26 @@ def plain(fetch: Fetch, **more: object) -> Page:
 
 def deliveries(state: DeliveryState | None) -> Page:
     return lambda connection, owner, start, first: webhooks.page_of_deliveries(
-        connection, owner, state, start, LIMIT, newest_first=first
+        connection, owner, start, LIMIT, state=state, newest_first=first
     )
 
 
 def entries(wanted: AuditQuery) -> Page:
     return lambda connection, owner, start, first: audit.page(
-        connection, owner, wanted, start, LIMIT, newest_first=first
+        connection, owner, start, LIMIT, filters=wanted, newest_first=first
     )
 
 
 def listed_actions(state: ActionState, kind: ActionKind | None = None) -> Page:
     filters = ActionQuery(state=state, kind=kind)
     return lambda connection, owner, start, first: actions.page(
-        connection, owner, filters, start, LIMIT, newest_first=first
+        connection, owner, start, LIMIT, filters=filters, newest_first=first
     )
 
 
 def actions_of_session(state: ActionState) -> Page:
     return lambda connection, owner, start, first: actions.page(
-        connection, BIG, ActionQuery(state=state, session_id=owner), start, LIMIT, newest_first=first
+        connection, BIG, start, LIMIT, filters=ActionQuery(state=state, session_id=owner), newest_first=first
     )
 
 
@@ -120,9 +120,9 @@ LISTS: dict[str, tuple[str, Page]] = {
     "keys": ("api_keys", plain(api_keys.page)),
     "sessions": ("sessions", plain(sessions.page, default_model="demo", archived=False, search=None)),
     "archived sessions": ("sessions", plain(sessions.page, default_model="demo", archived=True, search=None)),
-    "skills": ("skills", plain(skills.page, archived=False)),
+    "skills": ("skills", plain(skills.page, filter_key=False)),
     "MCP servers": ("mcp_servers", plain(mcp_servers.page)),
-    "archived skills": ("skills", plain(skills.page, archived=True)),
+    "archived skills": ("skills", plain(skills.page, filter_key=True)),
     "webhooks": ("webhooks", plain(webhooks.page)),
     "credentials": ("credentials", plain(credentials.page)),
     "deliveries": ("webhook_deliveries", deliveries(None)),
@@ -132,7 +132,7 @@ LISTS: dict[str, tuple[str, Page]] = {
     "open actions": ("actions", listed_actions(ActionState.OPEN)),
     "open actions of a session": ("actions", actions_of_session(ActionState.OPEN)),
     "runs": ("runs", plain(runs.page)),
-    "tokens": ("session_tokens", plain(session_tokens.page)),
+    "tokens": ("session_tokens", plain(sessions.page_of_tokens)),
     "audit": ("audit_events", entries(AuditQuery())),
     "audit by action": ("audit_events", entries(AuditQuery(action="a"))),
     "audit by person": ("audit_events", entries(AuditQuery(user_id=UUID(int=3)))),
@@ -148,9 +148,14 @@ class Listening:
         self.statement = ""
         self.values: tuple[object, ...] = ()
 
-    async def execute(self, statement: str, values: tuple[object, ...], **_: object) -> "Listening":
+    def cursor(self, **_: object) -> "Listening":
+        return self
+
+    async def execute(self, statement: str, values: tuple[object, ...] | dict[str, object]) -> "Listening":
         if not self.statement:
-            self.statement, self.values = statement, values
+            self.statement = statement
+            names = re.findall(r"%\((\w+)\)s", statement)
+            self.values = tuple(values[name] for name in names) if isinstance(values, dict) else values
         return self
 
     async def fetchall(self) -> list[tuple[Any, ...]]:

@@ -51,7 +51,7 @@ async def pages(
                 workspace_id,
                 start,
                 LIMIT,
-                "demo",
+                default_model="demo",
                 archived=archived,
                 search=search,
                 newest_first=newest_first,

@@ -15,6 +15,7 @@ from psycopg.errors import InsufficientPrivilege
 import quarterdeck
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import connection_options
+from quarterdeck.db.records import Pages, Records, VersionPages
 from tests.world import AS_OWNER, app_url
 
 SOURCE = Path(quarterdeck.__file__).parent
@@ -45,26 +46,35 @@ class Constant(Struct, frozen=True):
 
 
 def constants() -> Iterator[Constant]:
+    """The constants of the modules, and the statements of their lists, which are built when the module is loaded."""
     for file in FILES:
-        for node in ast.parse(file.read_text()).body:
-            if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Constant):
+        module = importlib.import_module(".".join(file.relative_to(SOURCE.parent).with_suffix("").parts))
+        for name, value in vars(module).items():
+            # Other names in capitals, such as `_SELECT`, are parts of statements.
+            if name.startswith("__") or not re.fullmatch(r"_[A-Z_]+", name) or name == "_SELECT":
                 continue
-            (target,) = node.targets
-            value = node.value.value
-            if isinstance(target, ast.Name) and isinstance(value, str) and _STATEMENT.match(value):
-                assert re.fullmatch(r"_[A-Z_]+", target.id), f"{file}: {target.id}"
-                yield Constant(f"{file.parent.name}/{file.stem} {target.id}", value)
-        yield from made_constants(file)
+            for key, text in statements_of(value):
+                yield Constant(f"{file.parent.name}/{file.stem} {name}{key}", text)
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+                (target,) = node.targets
+                value = node.value.value
+                if isinstance(target, ast.Name) and isinstance(value, str) and _STATEMENT.match(value):
+                    assert re.fullmatch(r"_[A-Z_]+", target.id), f"{file}: {target.id}"
 
 
-def made_constants(file: Path) -> Iterator[Constant]:
-    """Similar statements that a module builds when it is loaded and keeps in a dictionary."""
-    module = importlib.import_module(".".join(file.relative_to(SOURCE.parent).with_suffix("").parts))
-    for name, table in vars(module).items():
-        if name.startswith("_") and name.isupper() and isinstance(table, dict):
-            for key, text in table.items():
-                if isinstance(text, str) and _STATEMENT.match(text):
-                    yield Constant(f"{file.parent.name}/{file.stem} {name}[{key}]", text)
+def statements_of(value: object) -> Iterator[tuple[str, str]]:
+    """With what follows the name of the constant."""
+    if isinstance(value, str) and _STATEMENT.match(value):
+        yield "", value
+    if isinstance(value, Records):
+        yield ".get", value.get_query
+    if isinstance(value, Pages | VersionPages):
+        value = value.page_queries
+    if isinstance(value, dict):
+        for key, text in value.items():
+            if isinstance(text, str) and _STATEMENT.match(text):
+                yield f"[{key}]", text
 
 
 ALL = list(constants())
@@ -111,7 +121,11 @@ def faults(connection: Connection, constants: list[Constant]) -> list[str]:
 
 def test_all_statements_are_found() -> None:
     assert len(ALL) >= 25
-    assert len([constant for constant in ALL if constant.name.startswith("audit/store _PAGES")]) == 10
+    found = dict.fromkeys(("audit/store _PAGES", "api_keys/store _KEYS", "skills/store _VERSIONS"), 0)
+    for constant in ALL:
+        for name in found:
+            found[name] += constant.name.startswith(name)
+    assert list(found.values()) == [10, 5, 2]
     assert {constant.name.split(" ")[0] for constant in ALL} == {f"{file.parent.name}/{file.stem}" for file in FILES}
 
 
@@ -128,7 +142,7 @@ def test_a_missing_privilege_is_found(connection: Connection, owner: Connection)
     found = faults(connection, [constant for constant in ALL if not constant.is_for_owner])
     assert sorted(fault.split(":")[0] for fault in found) == [
         "audit/store _EXPIRE",
-        "sessions/token_store _REVOKE",
+        "sessions/store _REVOKE_TOKEN",
         "skills/store _ADD",
     ]
     assert all("permission denied" in fault for fault in found)

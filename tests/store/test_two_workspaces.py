@@ -5,7 +5,6 @@ statement that is not called yet fails `test_no_row_of_the_other_workspace_is_re
 """
 
 from collections.abc import AsyncIterator, Iterator
-from types import ModuleType
 
 import pytest
 from msgspec import Struct
@@ -15,7 +14,6 @@ from quarterdeck.api_keys import store as api_keys
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import connection_options
 from quarterdeck.sessions import store as sessions
-from quarterdeck.sessions import token_store as session_tokens
 from quarterdeck.webhooks import store as webhooks
 from tests.store.foreign_calls import with_foreign_ids
 from tests.store.own_calls import for_all_workspaces, with_own_ids
@@ -60,7 +58,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "runs/store _ADD",
         "runs/store _FIND_ATTACHMENTS",
         "runs/store _STORE_ATTACHMENTS",
-        "sessions/token_store _ADD",
+        "sessions/store _ADD_TOKEN",
         "sessions/store _ADD",
         "sessions/store _ADD_SKILL",
         "files/store _ADD",
@@ -81,7 +79,6 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "runs/lifecycle_store _START_PENDING",
         "runs/store _PENDING",
         "runs/store _REPEAT",
-        "runs/store _IS_ARCHIVED",
         "runs/store _SHOW_RETRIED",
         "runs/lifecycle_store _WAITING",
         "runs/lifecycle_store _TAKE",
@@ -196,7 +193,7 @@ OF_ALL_WORKSPACES: dict[str, tuple[str, ...]] = {
         "sessions/store _DELETED",
         "webhooks/store _DELETE_OLD",
         "files/store _DELETE_OLD",
-        "runs/recovery_store _DELETE_ENDED",
+        "runs/store _DELETE_ENDED",
         "sessions/expiry_store _WITH_FILES",
         "sessions/expiry_store _IDLE",
         "workspaces/store _RETENTION_OF_ALL",
@@ -205,15 +202,15 @@ OF_ALL_WORKSPACES: dict[str, tuple[str, ...]] = {
     "finds actions that are due": ("runs/action_store _LOCK_DUE",),
     "finds actions whose limit no longer applies": ("runs/action_store _LOCK_LIFTED",),
     "repairs the jobs of all runs": (
-        "runs/recovery_store _PRUNE",
-        "runs/recovery_store _REPLACE_LOST",
-        "runs/recovery_store _DELETE_SPENT",
-        "runs/recovery_store _ADD_MISSING",
-        "runs/recovery_store _START_PARKED",
+        "runs/store _PRUNE",
+        "runs/store _REPLACE_LOST",
+        "runs/store _DELETE_SPENT",
+        "runs/store _ADD_MISSING",
+        "runs/store _START_PARKED",
     ),
     "gives workspaces their turns at the slots of workers": (
-        "runs/recovery_store _ASK_TO_LEAVE",
-        "runs/recovery_store _LEAVING",
+        "runs/store _ASK_TO_LEAVE",
+        "runs/store _LEAVING",
         "worker/queue_store _NEXT",
         "worker/queue_store _DELETE",
         "worker/queue_store _RELEASE",
@@ -330,15 +327,15 @@ async def test_statements_without_their_workspace_are_found(
     connection: RecordingConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A test of the test."""
-    broken: list[tuple[ModuleType, str, str]] = [
-        (api_keys, "_GET", "k.workspace_id = %s"),
+    broken: list[tuple[object, str, str]] = [
+        (api_keys._KEYS, "get_query", "r.workspace_id = %s"),
         (api_keys, "_REVOKE", "workspace_id = %s"),
         (sessions, "_DELETE", "workspace_id = %s"),
-        (session_tokens, "_REVOKE", "session_id = %s"),
+        (sessions, "_REVOKE_TOKEN", "session_id = %s"),
         (webhooks, "_COUNT", "workspace_id = %s"),
     ]
-    for store, name, scope in broken:
-        text: str = getattr(store, name)
+    for owner, name, scope in broken:
+        text: str = getattr(owner, name)
         assert scope in text
-        monkeypatch.setattr(store, name, text.replace(scope, "%s::uuid IS NOT NULL"))
+        monkeypatch.setattr(owner, name, text.replace(scope, "%s::uuid IS NOT NULL"))
     assert len((await walk(connection, with_foreign_ids())).faults) == len(broken)

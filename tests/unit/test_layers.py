@@ -179,13 +179,26 @@ def only_stores_and_db_hold_sql(tree: Tree) -> list[str]:
 
 
 def sql_is_constant(tree: Tree) -> list[str]:
-    """`execute` gets no f-string and no concatenation: `tests/store/test_sql_prepares.py` prepares the constants."""
+    """`execute` and the functions of `db.records` get no f-string and no concatenation:
+    `tests/store/test_sql_prepares.py` prepares the constants."""
     return [
         f"{name}:{node.lineno}"
         for name, node in nodes(tree)
-        if may_hold_sql(name) and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-        if node.func.attr == "execute" and isinstance(node.args[0], (ast.JoinedStr, ast.BinOp))
+        if may_hold_sql(name) and isinstance(node, ast.Call) and _runs_sql(node.func)
+        if any(_is_built_text(argument) for argument in node.args[:3])
     ]
+
+
+def _is_built_text(node: ast.expr) -> bool:
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.Add | ast.Mod)
+    return isinstance(node, ast.JoinedStr)
+
+
+def _runs_sql(function: ast.expr) -> bool:
+    if isinstance(function, ast.Attribute):
+        return function.attr == "execute"
+    return isinstance(function, ast.Name) and function.id.startswith("fetch_")
 
 
 def commands_for_users_need_no_server(tree: Tree) -> list[str]:
@@ -252,6 +265,7 @@ RULES: list[Broken] = [
     (only_stores_and_db_hold_sql, "skills.service", "connection.execute(QUERY)"),
     (sql_is_constant, "skills.store", "connection.execute(f'SELECT {x}')"),
     (sql_is_constant, "skills.store", "connection.execute('SELECT ' + x)"),
+    (sql_is_constant, "skills.store", "fetch_value(connection, f'SELECT {x}')"),
     (commands_for_users_need_no_server, "cli.keys", "from quarterdeck.workspaces import service"),
     (files_are_short, "skills.service", "x = 1\n" * (MAX_FILE_LINES + 1)),
     (functions_are_short, "skills.service", "def long() -> None:\n" + "    x = 1\n" * MAX_FUNCTION_LINES),

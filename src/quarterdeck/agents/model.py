@@ -75,16 +75,6 @@ class ChangeAgentBody(Struct, frozen=True):
             force_setattr(self, "name", plain_name(self.name))
 
 
-class AgentState(Struct, frozen=True):
-    """The fields of an agent that can change, read while its row is locked."""
-
-    revision: int
-    name: str
-    latest_version: int
-    default_version: int | None
-    archived: bool
-
-
 class AgentVersionItem(Struct, frozen=True, kw_only=True):
     """A version in a list. Without its content, which may be long."""
 

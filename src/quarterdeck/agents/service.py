@@ -7,15 +7,13 @@ from uuid import UUID
 
 import msgspec
 
-from quarterdeck.agents import checks, diff, rules, store
+from quarterdeck.agents import checks, diff, store
 from quarterdeck.agents.configuration import AgentConfiguration, AgentReference, SessionSkill
 from quarterdeck.agents.model import (
     AgentBody,
     AgentDiffBody,
     AgentPage,
-    AgentState,
     AgentVersionBody,
-    AgentVersionItem,
     AgentVersionPage,
     ChangeAgentBody,
     CreateAgentBody,
@@ -30,17 +28,19 @@ from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.operation import ErrorCase, operation
-from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.pages import PageRequest
 from quarterdeck.core.queries import ArchivedQuery, VersionsQuery
+from quarterdeck.core.versioned import VersionedState, VersionRules
 from quarterdeck.db.database import Connection
 from quarterdeck.models.catalog import ModelCatalog
 from quarterdeck.models.output_schema import SchemaChecks
 from quarterdeck.sandbox.choice import SandboxOffer
 from quarterdeck.skills import service as skills
 
+rules = VersionRules("An agent")
 _NAME_TAKEN = ErrorCase(
     "name_taken",
-    errors.conflict(rules.NAME_TAKEN),
+    errors.conflict(rules.name_taken),
     "Another active agent of the workspace has this name.",
     "Choose another name, or push a version to that agent.",
 )
@@ -101,14 +101,7 @@ async def create_agent(
     cursor_must_exist=False,
 )
 async def list_agents(access: Access, call: Call[None], request: PageRequest, query: ArchivedQuery) -> AgentPage:
-    async def show(connection: Connection, _: Principal, workspace_id: UUID) -> AgentPage:
-        async def fetch(start: UUID, count: int) -> list[AgentBody]:
-            first = request.newest_first
-            return await store.page(connection, workspace_id, start, count, archived=query.archived, newest_first=first)
-
-        return AgentPage(*await take_page(request, fetch))
-
-    return await access.read(call, visible_workspace(call), show)
+    return await access.page(call, visible_workspace(call), AgentPage, request, store.page, filter_key=query.archived)
 
 
 @operation(
@@ -168,7 +161,7 @@ async def change_agent(changes: Changes, call: Call[ChangeAgentBody], agent_id: 
     refusals=(
         ErrorCase(
             "archived",
-            errors.conflict(rules.ARCHIVED),
+            errors.conflict(rules.archived),
             "The agent is archived.",
             "Unarchive it by setting `archived` to false.",
         ),
@@ -217,14 +210,7 @@ async def push_agent_version(
 async def list_agent_versions(
     access: Access, call: Call[None], agent_id: UUID, request: PageRequest
 ) -> AgentVersionPage:
-    async def show(connection: Connection, _: Principal, __: AgentBody) -> AgentVersionPage:
-        async def fetch(start: UUID, count: int) -> list[AgentVersionItem]:
-            return await store.versions(connection, agent_id, start, count, newest_first=request.newest_first)
-
-        return AgentVersionPage(*await take_page(request, fetch))
-
-    lookup = visible_agent(call, agent_id)
-    return await access.read(call, lookup, show)
+    return await access.page(call, visible_agent(call, agent_id), AgentVersionPage, request, store.versions)
 
 
 @operation(
@@ -309,10 +295,10 @@ async def _checked_configuration(
 async def _check_name_free(connection: Connection, workspace_id: UUID, name: str) -> None:
     """For a clear message. Of two concurrent changes the index refuses the second, which then comes here again."""
     if await store.is_name_taken(connection, workspace_id, name):
-        raise errors.conflict(rules.NAME_TAKEN)
+        raise errors.conflict(rules.name_taken)
 
 
-async def _locked(connection: Connection, workspace_id: UUID, agent_id: UUID) -> AgentState:
+async def _locked(connection: Connection, workspace_id: UUID, agent_id: UUID) -> VersionedState:
     state = await store.lock(connection, workspace_id, agent_id)
     # Agents are never deleted, and this one was visible.
     assert state is not None

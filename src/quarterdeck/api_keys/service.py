@@ -24,7 +24,7 @@ from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.errors import ErrorKind, ServiceError
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.operation import ErrorCase, operation
-from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.pages import PageRequest
 from quarterdeck.core.settings import KeySettings
 from quarterdeck.db.database import Connection
 
@@ -45,14 +45,8 @@ _EXCEEDS_CALLER = ErrorCase(
     hides_forbidden=True,
 )
 async def list_api_keys(access: Access, call: Call[None], request: PageRequest) -> ApiKeyPage:
-    async def show(connection: Connection, _: Principal, workspace_id: UUID) -> ApiKeyPage:
-        async def fetch(start: UUID, count: int) -> list[ApiKeyBody]:
-            return await store.page(connection, workspace_id, start, count, newest_first=request.newest_first)
-
-        return ApiKeyPage(*await take_page(request, fetch))
-
     try:
-        return await access.read(call, visible_workspace(call), show)
+        return await access.page(call, visible_workspace(call), ApiKeyPage, request, store.page)
     except ServiceError as fault:
         # The interface has no 403 here: without the permission the workspace is reported as not found.
         if fault.kind is ErrorKind.FORBIDDEN:
@@ -218,8 +212,7 @@ async def revoke_keys_of(connection: Connection, workspace_id: UUID, user_id: UU
     return revoked
 
 
-async def keys_of(connection: Connection, workspace_id: UUID, user_id: UUID) -> list[ApiKeyBody]:
-    return await store.of_user(connection, workspace_id, user_id)
+keys_of = store.of_user
 
 
 def audit_detail(key: ApiKeyBody) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Admission: the first half of the order of checks, for every operation."""
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Concatenate, ParamSpec, TypeVar, cast
 from uuid import UUID
@@ -8,8 +8,9 @@ from uuid import UUID
 from quarterdeck.auth import store
 from quarterdeck.auth.last_used import LastUsed
 from quarterdeck.core import errors
-from quarterdeck.core.actors import Credential, Principal, without_emails
+from quarterdeck.core.actors import Principal, without_emails
 from quarterdeck.core.call import Body, Call
+from quarterdeck.core.pages import Identified, Item, PageRequest, take_page
 from quarterdeck.db.database import Connection, Database
 
 Subject = TypeVar("Subject")
@@ -71,6 +72,23 @@ class Access:
 
         return await self._database.read(work, owner=call.owner)
 
+    async def page(
+        self,
+        call: Call[Body],
+        lookup: Lookup[UUID] | Lookup[Identified],
+        kind: Callable[[list[Item], UUID | None], Shown],
+        request: PageRequest,
+        fetch: Callable[..., Awaitable[list[Item]]],
+        **filters: object,
+    ) -> Shown:
+        """A page of a list that belongs to the object: see `take_page`. `fetch` gets the id of the object."""
+
+        async def show(connection: Connection, _: Principal, subject: UUID | Identified) -> Shown:
+            scope_id = subject if isinstance(subject, UUID) else subject.id
+            return kind(*await take_page(request, fetch, connection, scope_id, **filters))
+
+        return await self.read(call, cast("Lookup[UUID | Identified]", lookup), show)
+
     async def find(self, call: Call[Body], lookup: Lookup[Subject]) -> Subject:
         """Admit the caller and return the object, without reading anything else."""
 
@@ -81,14 +99,10 @@ class Access:
         return await self._database.read(work, owner=call.owner)
 
 
-async def block_credentials(connection: Connection, ids: Collection[UUID]) -> None:
-    """Before keys or tokens are revoked: wait for transactions that use them, and keep new ones from starting."""
-    await store.block(connection, ids)
-
-
-async def find_principals(connection: Connection, credentials: Collection[Credential]) -> dict[Credential, Principal]:
-    """The principals of those credentials that are still valid, for callers that were admitted earlier."""
-    return await store.find_principals(connection, credentials)
+# Before keys or tokens are revoked: waits for transactions that use them, and keeps new ones from starting.
+block_credentials = store.block
+# For callers that were admitted earlier.
+find_principals = store.find_principals
 
 
 def visible_workspace(call: Call[Body]) -> Lookup[UUID]:

@@ -1,19 +1,19 @@
 """Finds credentials by the hashes of their secrets, and describes the calling one."""
 
 from collections.abc import Collection
-from datetime import datetime
 from uuid import UUID
 
 import msgspec
 
 from quarterdeck.auth.model import CallerBody, CallerKind
-from quarterdeck.core.actors import ActorBody, Caller, Credential, CredentialKind, Permission, Principal
+from quarterdeck.core.actors import Caller, Credential, CredentialKind, Permission, Principal
 from quarterdeck.db.database import Connection
+from quarterdeck.db.records import as_record, fetch_rows, fetch_value
 
 _FIND = """
 SELECT p.secret_hash, p.workspace_id, p.api_key_id, p.user_id, p.scope_id, p.permissions, p.expires_at, p.session_id,
        p.session_token_id,
-       coalesce((SELECT t.may_resolve FROM session_tokens t WHERE t.id = p.session_token_id), false)
+       coalesce((SELECT t.may_resolve FROM session_tokens t WHERE t.id = p.session_token_id), false) AS may_resolve
 FROM find_principals(%b) p
 """
 _CALLER_OF = "SELECT caller FROM caller_of(%s, %s)"
@@ -33,12 +33,12 @@ _BLOCK = """
 SELECT pg_advisory_xact_lock(credential_lock(id)) FROM (SELECT id FROM unnest(%s::uuid[]) AS id ORDER BY id) AS sorted
 """
 _KEY_CALLER = """
-SELECT k.prefix, k.label, w.name, u.id, u.display_name, u.email
+SELECT k.prefix, k.label, w.name AS workspace_name, actor(u) AS user
 FROM api_keys k JOIN workspaces w ON w.id = k.workspace_id JOIN users u ON u.id = k.created_by
 WHERE k.id = %s
 """
 _TOKEN_CALLER = """
-SELECT t.prefix, t.label, w.name, u.id, u.display_name, u.email
+SELECT t.prefix, t.label, w.name AS workspace_name, actor(u) AS user
 FROM session_tokens t
 JOIN api_keys k ON k.id = t.api_key_id
 JOIN workspaces w ON w.id = k.workspace_id
@@ -67,61 +67,38 @@ async def find_principals(connection: Connection, credentials: Collection[Creden
     """The principals of those credentials that are valid. Used for requests and for open streams, so that a revocation
     ends both."""
     hashes = [credential.secret_hash for credential in credentials]
-    rows = await (await connection.execute(_FIND, (hashes,))).fetchall()
-    found = {secret_hash: _principal(*columns) for secret_hash, *columns in rows}
+    rows = await fetch_rows(connection, _FIND, (hashes,))
+    found = {row["secret_hash"]: as_record(Principal, row) for row in rows}
     return {credential: found[credential.secret_hash] for credential in credentials if credential.secret_hash in found}
-
-
-def _principal(
-    workspace_id: UUID,
-    api_key_id: UUID,
-    user_id: UUID,
-    scope_id: UUID,
-    permissions: list[str],
-    expires_at: datetime | None,
-    session_id: UUID | None,
-    session_token_id: UUID | None,
-    may_resolve: bool,
-) -> Principal:
-    held = frozenset(map(Permission, permissions))
-    return Principal(
-        workspace_id, api_key_id, user_id, scope_id, held, expires_at, session_id, session_token_id, may_resolve
-    )
 
 
 async def caller_of(connection: Connection, principal: Principal) -> Caller | None:
     """None: the token was deleted with its session just now."""
     values = (principal.api_key_id, principal.session_token_id)
-    row = await (await connection.execute(_CALLER_OF, values)).fetchone()
-    return None if row is None else msgspec.convert(row[0], Caller)
+    return msgspec.convert(await fetch_value(connection, _CALLER_OF, values), Caller | None)
 
 
 async def caller(connection: Connection, principal: Principal) -> CallerBody | None:
     """None: the token was deleted with its session just now."""
     token_id = principal.session_token_id
     query, identifier = (_KEY_CALLER, principal.api_key_id) if token_id is None else (_TOKEN_CALLER, token_id)
-    row = await (await connection.execute(query, (identifier,))).fetchone()
-    if row is None:
+    rows = await fetch_rows(connection, query, (identifier,))
+    if not rows:
         return None
-    prefix, label, workspace_name, *actor = row
-    return CallerBody(
-        kind=CallerKind.API_KEY if token_id is None else CallerKind.SESSION_TOKEN,
-        id=identifier,
-        prefix=prefix,
-        label=label,
-        permissions=[permission for permission in Permission if permission in principal.permissions],
-        workspace_id=principal.workspace_id,
-        workspace_name=workspace_name,
-        session_id=principal.session_id,
-        may_resolve=principal.may_resolve,
-        expires_at=principal.expires_at,
-        user=ActorBody(*actor),
-    )
+    known = {
+        "kind": CallerKind.API_KEY if token_id is None else CallerKind.SESSION_TOKEN,
+        "id": identifier,
+        "permissions": [permission for permission in Permission if permission in principal.permissions],
+        "workspace_id": principal.workspace_id,
+        "session_id": principal.session_id,
+        "may_resolve": principal.may_resolve,
+        "expires_at": principal.expires_at,
+    }
+    return as_record(CallerBody, rows[0] | known)
 
 
 _WORKSPACE_OF = "SELECT workspace_id FROM sessions WHERE id = %s"
 
 
 async def workspace_of(connection: Connection, session_id: UUID) -> UUID | None:
-    row = await (await connection.execute(_WORKSPACE_OF, (session_id,))).fetchone()
-    return None if row is None else row[0]
+    return await fetch_value(connection, _WORKSPACE_OF, (session_id,))

@@ -4,6 +4,7 @@ one transaction. Inputs do the same in `db/functions/submit_inputs.sql`, without
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -19,7 +20,7 @@ from quarterdeck.core import errors
 from quarterdeck.core.actors import Principal, without_emails
 from quarterdeck.core.call import Answer, Call, fingerprint
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.db.walks import BatchResult, walk
+from quarterdeck.db.walks import walk
 
 Body = TypeVar("Body")
 Subject = TypeVar("Subject")
@@ -107,8 +108,5 @@ def _encoded(record: Struct | None, principal: Principal) -> bytes:
 
 async def sweep_receipts(database: Database, days: int, shortest_days: int, batch: int) -> int:
     """`days`: the retention of the server. `shortest_days`: of all workspaces."""
-
-    async def delete(connection: Connection, after: datetime) -> BatchResult:
-        return await store.delete_old(connection, after, days, shortest_days, batch)
-
+    delete = partial(store.delete_old, days=days, shortest_days=shortest_days, batch=batch)
     return await walk(database, delete, _EPOCH, batch)

@@ -6,7 +6,8 @@ from uuid import UUID
 from msgspec import Struct
 
 from quarterdeck.db.database import Connection
-from quarterdeck.db.walks import BatchResult
+from quarterdeck.db.records import fetch_record
+from quarterdeck.db.walks import BatchResult, fetch_step
 
 _LOCK = "SELECT pg_advisory_xact_lock(receipt_lock(%s, %s, %s))"
 _FIND = "SELECT fingerprint, body FROM receipts WHERE scope_id = %s AND operation = %s AND key = %s"
@@ -63,8 +64,7 @@ async def lock(connection: Connection, claim: Claim) -> None:
 
 
 async def find(connection: Connection, claim: Claim) -> Receipt | None:
-    row = await (await connection.execute(_FIND, (claim.scope_id, claim.operation, claim.key))).fetchone()
-    return None if row is None else Receipt(*row)
+    return await fetch_record(connection, Receipt, _FIND, (claim.scope_id, claim.operation, claim.key))
 
 
 async def save(connection: Connection, claim: Claim, body: bytes) -> None:
@@ -74,6 +74,4 @@ async def save(connection: Connection, claim: Claim, body: bytes) -> None:
 async def delete_old(connection: Connection, after: datetime, days: int, shortest_days: int, batch: int) -> BatchResult:
     """A batch of those that were stored at `after` or later. `days`: the retention of the server. `shortest_days`: of
     all workspaces."""
-    row = await (await connection.execute(_DELETE_OLD, (days, after, shortest_days, batch))).fetchone()
-    assert row is not None
-    return BatchResult(*row)
+    return await fetch_step(connection, _DELETE_OLD, (days, after, shortest_days, batch))

@@ -31,7 +31,7 @@ from quarterdeck.db.roles import AppRole, privileges
 from quarterdeck.retention import Deleted, delete_expired
 from quarterdeck.server import embedded_postgres
 from quarterdeck.server.connections import embedded_max_connections
-from quarterdeck.skills.stored_blocks import find_stored_blocks
+from quarterdeck.skills.bundle_files import find_stored_blocks
 
 T = TypeVar("T")
 

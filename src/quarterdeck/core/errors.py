@@ -5,6 +5,9 @@ responses. Details for the operator go to the log through `__cause__`.
 """
 
 from enum import Enum, StrEnum
+from typing import TypeVar
+
+T = TypeVar("T")
 
 # A run takes inputs before each step, and a step takes seconds.
 _RUN_FULL_WAIT_SECONDS = 5
@@ -79,6 +82,13 @@ def exceeds_caller(reason: str) -> ServiceError:
 
 def not_found(object_name: str) -> ServiceError:
     return ServiceError(ErrorKind.NOT_FOUND, f"No such {object_name}, or this credential cannot see it.")
+
+
+def existing(found: T | None, object_name: str) -> T:
+    """For a record that may have been deleted since the check of visibility."""
+    if found is None:
+        raise not_found(object_name)
+    return found
 
 
 def invalid(reason: str) -> ServiceError:

@@ -1,6 +1,7 @@
 """Keyset pagination: a page starts after the last id seen, so no item is skipped or repeated."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Protocol, TypeVar
 from uuid import UUID
 
@@ -53,14 +54,15 @@ Item = TypeVar("Item", bound=Identified)
 
 
 async def take_page(
-    request: PageRequest, fetch: Callable[[UUID, int], Awaitable[list[Item]]]
+    request: PageRequest, fetch: Callable[..., Awaitable[list[Item]]], *scope: object, **filters: object
 ) -> tuple[list[Item], UUID | None]:
-    """The items of the page and the next cursor. `fetch(start, count)` returns `count` items from `start` on,
-    inclusive."""
+    """The items of the page and the next cursor. `fetch(*scope, start, count, newest_first=…, **filters)` returns
+    `count` items from `start` on, inclusive."""
+    fetch = partial(fetch, newest_first=request.newest_first, **filters)
     if request.after is None:
-        items = await fetch(HIGHEST_ID if request.newest_first else LOWEST_ID, request.limit + 1)
+        items = await fetch(*scope, HIGHEST_ID if request.newest_first else LOWEST_ID, request.limit + 1)
     else:
-        items = await fetch(request.after, request.limit + 2)
+        items = await fetch(*scope, request.after, request.limit + 2)
         found = bool(items) and items[0].id == request.after
         if request.cursor_must_exist and not found:
             raise errors.invalid("after is not a valid cursor of this list.")

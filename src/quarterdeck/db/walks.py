@@ -8,6 +8,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from quarterdeck.db.database import Connection, Database
+from quarterdeck.db.records import Values
 
 Start = TypeVar("Start", UUID, datetime)
 
@@ -19,6 +20,13 @@ class BatchResult(Struct, frozen=True):
     read: int
     # Where the next batch begins. None: no row was read.
     next_start: UUID | datetime | None
+
+
+async def fetch_step(connection: Connection, query: str, values: Values) -> BatchResult:
+    """`query` returns the three columns of a step."""
+    row = await (await connection.execute(query, values)).fetchone()
+    assert row is not None
+    return BatchResult(*row)
 
 
 async def walk(

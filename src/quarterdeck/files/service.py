@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import cast
 from uuid import UUID
 
@@ -19,7 +20,7 @@ from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import LOWEST_ID, new_id
 from quarterdeck.core.operation import operation
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.db.walks import BatchResult, walk
+from quarterdeck.db.walks import walk
 from quarterdeck.files import rules, store
 from quarterdeck.files.model import FileBody, Upload, UploadedFile
 from quarterdeck.files.uploads import FileUploads
@@ -99,8 +100,5 @@ async def delete_file(changes: Changes, call: Call[None], file_id: UUID) -> Answ
 async def sweep_files(database: Database, days: int | None, shortest_days: int) -> int:
     """Deletes expired files. Sessions that have the content keep it. `days`: the retention of the server, or None.
     `shortest_days`: of all workspaces."""
-
-    async def delete(connection: Connection, after: UUID) -> BatchResult:
-        return await store.delete_old(connection, after, days, shortest_days, _DELETE_BATCH)
-
+    delete = partial(store.delete_old, days=days, shortest_days=shortest_days, batch=_DELETE_BATCH)
     return await walk(database, delete, LOWEST_ID, _DELETE_BATCH)

@@ -3,17 +3,17 @@
 from uuid import UUID
 
 from quarterdeck.blobs.model import Blob
-from quarterdeck.core.actors import ActorBody
-from quarterdeck.core.ids import created_at
 from quarterdeck.db.database import Connection
-from quarterdeck.db.walks import BatchResult
+from quarterdeck.db.records import as_record, fetch_rows
+from quarterdeck.db.walks import BatchResult, fetch_step
 from quarterdeck.files.model import FileBody, Upload, UploadedFile
 
 _ADD = """
 INSERT INTO files (id, workspace_id, name, media_type, sha256, bytes, created_by) VALUES (%s, %s, %s, %s, %s, %s, %s)
 """
 _GET = """
-SELECT f.name, f.media_type, f.sha256, f.bytes, b.generation, u.id, u.display_name, u.email
+SELECT f.id, f.workspace_id, f.name, f.media_type, encode(f.sha256, 'hex') AS sha256, f.bytes, b.generation,
+       actor(u) AS created_by
 FROM files f JOIN blobs b ON b.sha256 = f.sha256 JOIN users u ON u.id = f.created_by
 WHERE f.workspace_id = %s AND f.id = %s
 """
@@ -44,21 +44,11 @@ async def add(connection: Connection, file_id: UUID, workspace_id: UUID, upload:
 
 
 async def get(connection: Connection, workspace_id: UUID, file_id: UUID) -> UploadedFile | None:
-    row = await (await connection.execute(_GET, (workspace_id, file_id))).fetchone()
-    if row is None:
+    rows = await fetch_rows(connection, _GET, (workspace_id, file_id))
+    if not rows:
         return None
-    name, media_type, sha256, size, generation, *actor = row
-    body = FileBody(
-        id=file_id,
-        workspace_id=workspace_id,
-        name=name,
-        media_type=media_type,
-        bytes=size,
-        sha256=sha256.hex(),
-        created_at=created_at(file_id),
-        created_by=ActorBody(*actor),
-    )
-    return UploadedFile(body, Blob(sha256.hex(), generation))
+    body = as_record(FileBody, rows[0])
+    return UploadedFile(body, Blob(body.sha256, rows[0]["generation"]))
 
 
 async def delete(connection: Connection, workspace_id: UUID, file_id: UUID) -> bool:
@@ -70,6 +60,4 @@ async def delete_old(
     connection: Connection, after: UUID, days: int | None, shortest_days: int, batch: int
 ) -> BatchResult:
     """A batch of those after `after`. `days`: the retention of the server. `shortest_days`: of all workspaces."""
-    row = await (await connection.execute(_DELETE_OLD, (days, after, shortest_days, batch))).fetchone()
-    assert row is not None
-    return BatchResult(*row)
+    return await fetch_step(connection, _DELETE_OLD, (days, after, shortest_days, batch))

@@ -16,7 +16,7 @@ from quarterdeck.events import log as events
 from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.events.notifications import announce_events
 from quarterdeck.runs import action_rules, action_store
-from quarterdeck.runs.action_model import ActionBody, ActionData, CallAction, NewAction, RememberedTool
+from quarterdeck.runs.action_model import ActionBody, ActionData, NewAction
 from quarterdeck.webhooks import outbox
 from quarterdeck.webhooks.model import WebhookEvent
 
@@ -46,18 +46,7 @@ async def cancel_actions(connection: Connection, run_id: UUID, workspace_id: UUI
     await report_closed(connection, workspace_id, await action_store.cancel(connection, run_id))
 
 
-async def actions_of_call(connection: Connection, run_id: UUID, step: int, call_id: str) -> list[CallAction]:
-    """The actions of a call that the answer number `step` made, oldest first."""
-    return await action_store.of_call(connection, run_id, step, call_id)
-
-
-async def remembered_tools(connection: Connection, session_id: UUID) -> frozenset[RememberedTool]:
-    return await action_store.remembered_tools(connection, session_id)
-
-
-async def purge(connection: Connection, session_id: UUID, batch: int) -> int:
-    """Deletes a batch of the actions of a deleted session. Returns their number."""
-    return await action_store.purge(connection, session_id, batch)
+purge = action_store.purge
 
 
 async def report_closed(connection: Connection, workspace_id: UUID, closed: Sequence[ActionBody]) -> None:
@@ -83,7 +72,7 @@ async def _report(
         data = msgspec.to_builtins({"action_id": action.id} | fields)
         await events.append(connection, action.session_id, action.run_id, [NewEvent(event_type, data)])
         if subscribers:
-            whole = ActionData(**msgspec.structs.asdict(action), workspace_id=workspace_id)
+            whole = ActionData(**msgspec.structs.asdict(action) | {"workspace_id": workspace_id})
             await outbox.add_deliveries(connection, subscribers, event, action.run_id, whole)
     await announce_events(connection, {action.session_id for action in actions})
 
@@ -96,7 +85,7 @@ _BATCH = 100
 _BATCHES = 10
 
 _Lock = Callable[[Connection, int], Awaitable[list[UUID]]]
-_Close = Callable[[Connection, Sequence[UUID]], Awaitable[list[tuple[UUID, ActionBody]]]]
+_Close = Callable[[Connection, Sequence[UUID]], Awaitable[list[ActionData]]]
 
 
 async def expire_actions(database: Database, batch: int = _BATCH, batches: int = _BATCHES) -> int:
@@ -119,12 +108,10 @@ async def _close_all(database: Database, lock: _Lock, close: _Close, batch: int,
             return 0
         # A statement of its own: it must see what the previous holders of the locks committed.
         closed = await close(connection, session_ids)
-        by_workspace: dict[UUID, list[ActionBody]] = {}
-        for workspace_id, action in closed:
-            by_workspace.setdefault(workspace_id, []).append(action)
-        for workspace_id, actions in by_workspace.items():
+        for workspace_id in {action.workspace_id for action in closed}:
+            actions = [action for action in closed if action.workspace_id == workspace_id]
             await report_closed(connection, workspace_id, actions)
-        for run_id in {action.run_id for _, action in closed}:
+        for run_id in {action.run_id for action in closed}:
             await action_store.continue_run(connection, run_id)
         return len(closed)
 

@@ -20,7 +20,6 @@ from quarterdeck.events.log import lock_session
 from quarterdeck.runs import action_records, action_rules, action_store
 from quarterdeck.runs.action_model import (
     ActionBody,
-    ActionId,
     ActionPage,
     ActionQuery,
     ActionState,
@@ -63,12 +62,8 @@ async def list_actions(
                 return ActionPage([], None)
             wanted = msgspec.structs.replace(filters, session_id=principal.session_id)
 
-        async def fetch(start: UUID, count: int) -> list[ActionId]:
-            newest_first = request.newest_first
-            return await action_store.page(connection, workspace_id, wanted, start, count, newest_first=newest_first)
-
         # The action of the cursor may have been deleted with its session, or may not match the filter any more.
-        ids, next_cursor = await take_page(request, fetch)
+        ids, next_cursor = await take_page(request, action_store.page, connection, workspace_id, filters=wanted)
         items = await action_store.read(connection, workspace_id, ids, _PAGE_BYTES)
         if items and items[-1].id != ids[-1].id:
             next_cursor = items[-1].id
@@ -129,9 +124,7 @@ async def resolve_action(changes: Changes, call: Call[ResolveActionBody], action
     async def effect(connection: Connection, principal: Principal, found: ActionBody, body: ResolveActionBody) -> Made:
         await lock_session(connection, found.session_id)
         # Again: it may have been answered, expired, or deleted with its session while this waited for the lock.
-        action = await action_store.get(connection, principal.workspace_id, action_id)
-        if action is None:
-            raise errors.not_found("action")
+        action = errors.existing(await action_store.get(connection, principal.workspace_id, action_id), "action")
         action_rules.check_may_raise(principal, action, body)
         action_rules.check_answer(action, body)
         resolution = msgspec.to_builtins(body)

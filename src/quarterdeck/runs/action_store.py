@@ -8,18 +8,18 @@ import msgspec
 from psycopg.types.json import Jsonb
 
 from quarterdeck.core.actors import Caller
-from quarterdeck.core.ids import created_at
 from quarterdeck.core.pages import bounds
 from quarterdeck.db.database import Connection
+from quarterdeck.db.records import fetch_column, fetch_record, fetch_records, fetch_value
 from quarterdeck.runs.action_model import (
     ActionBody,
+    ActionData,
     ActionId,
     ActionKind,
     ActionQuery,
     ActionState,
     CallAction,
     NewAction,
-    ReachedLimit,
     RememberedTool,
 )
 
@@ -29,70 +29,37 @@ INSERT INTO actions
      reason, expires_at)
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, decode(%s, 'hex'), %s,
         clock_timestamp() + make_interval(secs => %s))
-RETURNING id, session_id, run_id, kind, state, call_id, tool, arguments, reached, reason, expires_at, resolved_at,
-          resolved_by, resolution
+RETURNING *
 """
 _GET = """
-SELECT id, session_id, run_id, kind, state, call_id, tool, arguments, reached, reason, expires_at, resolved_at,
-       resolved_by, resolution
-FROM actions a WHERE workspace_id = %s AND id = %s AND EXISTS (SELECT FROM sessions s WHERE s.id = a.session_id)
+SELECT * FROM actions a
+WHERE workspace_id = %s AND id = %s AND EXISTS (SELECT FROM sessions s WHERE s.id = a.session_id)
 """
 # A few ids from each combination of state and kind. All columns of the index are in the bounds and in the order, so
-# that the planner can use only that index: as in api_keys/store.py. Actions of deleted sessions are not visible.
-_NEWEST_OF_WORKSPACE = """
-SELECT found.id FROM unnest(%s::text[]) AS states (state) CROSS JOIN unnest(%s::text[]) AS kinds (kind)
+# that only that index fits: see db/records.py. Actions of deleted sessions are not visible.
+_PAGES = {
+    (scope, newest_first): f"""
+SELECT found.id FROM unnest(%(states)s::text[]) AS states (state) CROSS JOIN unnest(%(kinds)s::text[]) AS kinds (kind)
 CROSS JOIN LATERAL (
     SELECT a.id FROM actions a
-    WHERE (a.workspace_id, a.state, a.kind, a.id)
-          BETWEEN (%s, states.state, kinds.kind, %s) AND (%s, states.state, kinds.kind, %s)
-      AND (SELECT true FROM sessions s WHERE s.id = a.session_id)
-    ORDER BY a.workspace_id DESC, a.state DESC, a.kind DESC, a.id DESC LIMIT %s
+    WHERE (a.{scope}, a.state, a.kind, a.id) BETWEEN (%(scope)s, states.state, kinds.kind, %(lowest)s)
+                                                 AND (%(scope)s, states.state, kinds.kind, %(highest)s)
+      AND {visible}
+    ORDER BY a.{scope} {order}, a.state {order}, a.kind {order}, a.id {order} LIMIT %(count)s
 ) AS found
-ORDER BY found.id DESC LIMIT %s
-"""
-_OLDEST_OF_WORKSPACE = """
-SELECT found.id FROM unnest(%s::text[]) AS states (state) CROSS JOIN unnest(%s::text[]) AS kinds (kind)
-CROSS JOIN LATERAL (
-    SELECT a.id FROM actions a
-    WHERE (a.workspace_id, a.state, a.kind, a.id)
-          BETWEEN (%s, states.state, kinds.kind, %s) AND (%s, states.state, kinds.kind, %s)
-      AND (SELECT true FROM sessions s WHERE s.id = a.session_id)
-    ORDER BY a.workspace_id, a.state, a.kind, a.id LIMIT %s
-) AS found
-ORDER BY found.id LIMIT %s
-"""
-_NEWEST_OF_SESSION = """
-SELECT found.id FROM unnest(%s::text[]) AS states (state) CROSS JOIN unnest(%s::text[]) AS kinds (kind)
-CROSS JOIN LATERAL (
-    SELECT a.id FROM actions a
-    WHERE (a.session_id, a.state, a.kind, a.id)
-          BETWEEN (%s, states.state, kinds.kind, %s) AND (%s, states.state, kinds.kind, %s)
-    ORDER BY a.session_id DESC, a.state DESC, a.kind DESC, a.id DESC LIMIT %s
-) AS found
-WHERE EXISTS (SELECT FROM sessions s WHERE s.workspace_id = %s AND s.id = %s)
-ORDER BY found.id DESC LIMIT %s
-"""
-_OLDEST_OF_SESSION = """
-SELECT found.id FROM unnest(%s::text[]) AS states (state) CROSS JOIN unnest(%s::text[]) AS kinds (kind)
-CROSS JOIN LATERAL (
-    SELECT a.id FROM actions a
-    WHERE (a.session_id, a.state, a.kind, a.id)
-          BETWEEN (%s, states.state, kinds.kind, %s) AND (%s, states.state, kinds.kind, %s)
-    ORDER BY a.session_id, a.state, a.kind, a.id LIMIT %s
-) AS found
-WHERE EXISTS (SELECT FROM sessions s WHERE s.workspace_id = %s AND s.id = %s)
-ORDER BY found.id LIMIT %s
-"""
-_READ = """
-SELECT id, session_id, run_id, kind, state, call_id, tool, arguments, reached, reason, expires_at, resolved_at,
-       resolved_by, resolution
-FROM read_actions(%s, %s, %s)
-"""
+ORDER BY found.id {order} LIMIT %(count)s
+"""  # noqa: S608  built from constants
+    for scope, visible in (
+        ("workspace_id", "(SELECT true FROM sessions s WHERE s.id = a.session_id)"),
+        ("session_id", "(SELECT true FROM sessions s WHERE s.id = a.session_id AND s.workspace_id = %(workspace)s)"),
+    )
+    for newest_first, order in ((True, "DESC"), (False, "ASC"))
+}
+_READ = "SELECT * FROM read_actions(%s, %s, %s)"
 _RESOLVE = """
 UPDATE actions SET state = 'resolved', resolved_at = clock_timestamp(), resolved_by = %s, resolution = %s
 WHERE id = %s AND state = 'open'
-RETURNING id, session_id, run_id, kind, state, call_id, tool, arguments, reached, reason, expires_at, resolved_at,
-          resolved_by, resolution
+RETURNING *
 """
 _CONTINUE_RUN = "SELECT continue_run(%s)"
 _RAISE_LIMIT = "SELECT raise_limit(%s, %s::numeric, %s)"
@@ -112,8 +79,7 @@ _EXPIRE = """
 UPDATE actions a SET state = 'expired', resolved_at = clock_timestamp()
 WHERE session_id = ANY (%s) AND state = 'open' AND expires_at <= now()
   AND EXISTS (SELECT FROM sessions s WHERE s.id = a.session_id)
-RETURNING id, session_id, run_id, kind, state, call_id, tool, arguments, reached, reason, expires_at, resolved_at,
-          resolved_by, resolution, workspace_id
+RETURNING *
 """
 _LOCK_LIFTED = """
 SELECT lifted.session_id FROM (
@@ -124,22 +90,20 @@ SELECT lifted.session_id FROM (
 _RELEASE = """
 UPDATE actions SET state = 'resolved', resolved_at = clock_timestamp(), resolution = '{"decision": "raise"}'
 WHERE id IN (SELECT l.id FROM lifted_actions() l WHERE l.session_id = ANY (%s)) AND state = 'open'
-RETURNING id, session_id, run_id, kind, state, call_id, tool, arguments, reached, reason, expires_at, resolved_at,
-          resolved_by, resolution, workspace_id
+RETURNING *
 """
 _OF_CALL = """
 SELECT kind, state, call_id, attempt, resolution FROM actions
 WHERE run_id = %s AND step = %s AND call_id = %s ORDER BY id
 """
 _REMEMBERED = """
-SELECT DISTINCT tool, encode(tool_definition, 'hex') FROM actions
+SELECT DISTINCT tool AS name, encode(tool_definition, 'hex') AS definition FROM actions
 WHERE session_id = %s AND resolution->>'remember' = 'session' AND resolution->>'decision' = 'allow'
   AND kind = 'approval' AND state = 'resolved'
 """
 _CANCEL = """
 UPDATE actions SET state = 'cancelled', resolved_at = clock_timestamp() WHERE run_id = %s AND state = 'open'
-RETURNING id, session_id, run_id, kind, state, call_id, tool, arguments, reached, reason, expires_at, resolved_at,
-          resolved_by, resolution
+RETURNING *
 """
 # As for the log: see sessions/store.py.
 _PURGE = """
@@ -160,32 +124,31 @@ async def add(
     call = (new.step, new.call_id, new.tool, _jsonb(new.arguments), new.attempt, _jsonb(new.reached))
     rest = (new.tool_definition, new.reason, expiry_seconds)
     values = (action_id, workspace_id, session_id, run_id, new.kind, *call, *rest)
-    row = await (await connection.execute(_ADD, values)).fetchone()
-    assert row is not None
-    return _body(row)
+    added = await fetch_record(connection, ActionBody, _ADD, values)
+    assert added is not None
+    return added
 
 
 async def get(connection: Connection, workspace_id: UUID, action_id: UUID) -> ActionBody | None:
-    row = await (await connection.execute(_GET, (workspace_id, action_id))).fetchone()
-    return None if row is None else _body(row)
+    return await fetch_record(connection, ActionBody, _GET, (workspace_id, action_id))
 
 
 async def page(
-    connection: Connection, workspace_id: UUID, filters: ActionQuery, start: UUID, count: int, *, newest_first: bool
+    connection: Connection, workspace_id: UUID, start: UUID, count: int, *, filters: ActionQuery, newest_first: bool
 ) -> list[ActionId]:
     """`count` ids from `start` on, inclusive."""
-    owner_id: UUID
-    visible: tuple[UUID, ...]
-    if filters.session_id is None:
-        query, owner_id, visible = _NEWEST_OF_WORKSPACE if newest_first else _OLDEST_OF_WORKSPACE, workspace_id, ()
-    else:
-        query, owner_id = _NEWEST_OF_SESSION if newest_first else _OLDEST_OF_SESSION, filters.session_id
-        visible = (workspace_id, owner_id)
-    states = list(ActionState) if filters.state is None else [filters.state]
-    kinds = list(ActionKind) if filters.kind is None else [filters.kind]
     lowest, highest = bounds(start, newest_first=newest_first)
-    values = (states, kinds, owner_id, lowest, owner_id, highest, count, *visible, count)
-    return [ActionId(*row) for row in await (await connection.execute(query, values)).fetchall()]
+    values = {
+        "states": list(ActionState) if filters.state is None else [filters.state],
+        "kinds": list(ActionKind) if filters.kind is None else [filters.kind],
+        "scope": filters.session_id or workspace_id,
+        "workspace": workspace_id,
+        "lowest": lowest,
+        "highest": highest,
+        "count": count,
+    }
+    scope = "workspace_id" if filters.session_id is None else "session_id"
+    return await fetch_records(connection, ActionId, _PAGES[scope, newest_first], values)
 
 
 async def read(
@@ -193,7 +156,7 @@ async def read(
 ) -> list[ActionBody]:
     """The actions in this order, up to the one that uses up the budget."""
     values = (workspace_id, [item.id for item in items], budget_bytes)
-    return [_body(row) for row in await (await connection.execute(_READ, values)).fetchall()]
+    return await fetch_records(connection, ActionBody, _READ, values)
 
 
 async def resolve(
@@ -201,8 +164,7 @@ async def resolve(
 ) -> ActionBody | None:
     """None: the action is not open."""
     values = (_jsonb(caller), Jsonb(resolution), action_id)
-    row = await (await connection.execute(_RESOLVE, values)).fetchone()
-    return None if row is None else _body(row)
+    return await fetch_record(connection, ActionBody, _RESOLVE, values)
 
 
 async def continue_run(connection: Connection, run_id: UUID) -> None:
@@ -214,79 +176,53 @@ async def raise_limit(
     connection: Connection, action_id: UUID, max_cost_usd: float | None, max_tokens: int | None
 ) -> float | None:
     """None: the limit was raised. Otherwise what has been used, which is not less than the new limit."""
-    row = await (await connection.execute(_RAISE_LIMIT, (action_id, max_cost_usd, max_tokens))).fetchone()
-    assert row is not None
-    return None if row[0] is None else float(row[0])
+    used = await fetch_value(connection, _RAISE_LIMIT, (action_id, max_cost_usd, max_tokens))
+    return None if used is None else float(used)
 
 
 async def lock_due_sessions(connection: Connection, batch: int) -> list[UUID]:
     """Locks the sessions of the `batch` oldest actions that are due, except for those that are locked."""
-    rows = await (await connection.execute(_LOCK_DUE, (batch,))).fetchall()
-    return [session_id for (session_id,) in rows]
+    return await fetch_column(connection, _LOCK_DUE, (batch,))
 
 
-async def expire(connection: Connection, session_ids: Sequence[UUID]) -> list[tuple[UUID, ActionBody]]:
-    """The actions that expired, oldest first, each with its workspace."""
-    return _closed(await (await connection.execute(_EXPIRE, (list(session_ids),))).fetchall())
+async def expire(connection: Connection, session_ids: Sequence[UUID]) -> list[ActionData]:
+    """The actions that expired, oldest first."""
+    return await _close(connection, _EXPIRE, list(session_ids))
 
 
 async def lock_lifted_sessions(connection: Connection, batch: int) -> list[UUID]:
     """Locks the sessions of the `batch` oldest actions whose limit no longer applies, except for those that are
     locked."""
-    rows = await (await connection.execute(_LOCK_LIFTED, (batch,))).fetchall()
-    return [session_id for (session_id,) in rows]
+    return await fetch_column(connection, _LOCK_LIFTED, (batch,))
 
 
-async def release(connection: Connection, session_ids: Sequence[UUID]) -> list[tuple[UUID, ActionBody]]:
-    """The actions that were closed because their limit no longer applies, oldest first, each with its workspace."""
-    return _closed(await (await connection.execute(_RELEASE, (list(session_ids),))).fetchall())
+async def release(connection: Connection, session_ids: Sequence[UUID]) -> list[ActionData]:
+    """The actions that were closed because their limit no longer applies, oldest first."""
+    return await _close(connection, _RELEASE, list(session_ids))
 
 
 async def of_call(connection: Connection, run_id: UUID, step: int, call_id: str) -> list[CallAction]:
-    rows = await (await connection.execute(_OF_CALL, (run_id, step, call_id))).fetchall()
-    return [CallAction(ActionKind(kind), ActionState(state), *rest) for kind, state, *rest in rows]
+    """The actions of a call that the answer number `step` made, oldest first."""
+    return await fetch_records(connection, CallAction, _OF_CALL, (run_id, step, call_id))
 
 
 async def remembered_tools(connection: Connection, session_id: UUID) -> frozenset[RememberedTool]:
-    rows = await (await connection.execute(_REMEMBERED, (session_id,))).fetchall()
-    return frozenset(RememberedTool(*row) for row in rows)
+    return frozenset(await fetch_records(connection, RememberedTool, _REMEMBERED, (session_id,)))
 
 
-async def cancel(connection: Connection, run_id: UUID) -> list[ActionBody]:
+async def cancel(connection: Connection, run_id: UUID) -> list[ActionData]:
     """The actions that were open, oldest first."""
-    rows = await (await connection.execute(_CANCEL, (run_id,))).fetchall()
-    return sorted(map(_body, rows), key=lambda action: action.id)
+    return await _close(connection, _CANCEL, run_id)
 
 
 async def purge(connection: Connection, session_id: UUID, batch: int) -> int:
+    """Deletes a batch of the actions of a deleted session. Returns their number."""
     return (await connection.execute(_PURGE, (session_id, batch))).rowcount
 
 
-def _closed(rows: Sequence[tuple[Any, ...]]) -> list[tuple[UUID, ActionBody]]:
-    return sorted(((row[-1], _body(row[:-1])) for row in rows), key=lambda one: one[1].id)
+async def _close(connection: Connection, query: str, of: object) -> list[ActionData]:
+    return sorted(await fetch_records(connection, ActionData, query, (of,)), key=lambda action: action.id)
 
 
 def _jsonb(value: object) -> Jsonb | None:
     return None if value is None else Jsonb(msgspec.to_builtins(value))
-
-
-def _body(row: tuple[Any, ...]) -> ActionBody:
-    action_id, session_id, run_id, kind, state, call_id, tool, arguments, reached, reason, *answer = row
-    expires_at, resolved_at, resolved_by, resolution = answer
-    return ActionBody(
-        id=action_id,
-        session_id=session_id,
-        run_id=run_id,
-        kind=ActionKind(kind),
-        state=ActionState(state),
-        call_id=call_id,
-        tool=tool,
-        arguments=arguments,
-        reached=None if reached is None else msgspec.convert(reached, ReachedLimit),
-        reason=reason,
-        created_at=created_at(action_id),
-        expires_at=expires_at,
-        resolved_at=resolved_at,
-        resolved_by=None if resolved_by is None else msgspec.convert(resolved_by, Caller),
-        resolution=resolution,
-    )

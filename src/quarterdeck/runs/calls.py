@@ -16,9 +16,7 @@ from quarterdeck.db.database import Connection, Database
 from quarterdeck.events import log as events
 from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.events.notifications import announce_events
-from quarterdeck.runs import action_records as actions
-from quarterdeck.runs import lifecycle_store
-from quarterdeck.runs import lifecycle_store as store
+from quarterdeck.runs import action_store, lifecycle_store
 from quarterdeck.runs.action_model import CallAction, RememberedTool
 from quarterdeck.runs.lifecycle import Lease, Superseded
 from quarterdeck.sandbox.manifest import FileChanges
@@ -38,8 +36,8 @@ class CallStates(Struct, frozen=True):
 async def states(connection: Connection, lease: Lease, step: int, call_id: str) -> CallStates:
     return CallStates(
         await lifecycle_store.started_calls(connection, lease.session_id, lease.run_id),
-        await actions.actions_of_call(connection, lease.run_id, step, call_id),
-        await actions.remembered_tools(connection, lease.session_id),
+        await action_store.of_call(connection, lease.run_id, step, call_id),
+        await action_store.remembered_tools(connection, lease.session_id),
     )
 
 
@@ -114,7 +112,7 @@ async def stored_mcp_tools(database: Database, lease: Lease) -> PinnedTools | No
     """None: they were not listed yet."""
 
     async def read(connection: Connection) -> PinnedTools | None:
-        return await store.mcp_tools(connection, lease.run_id)
+        return await lifecycle_store.mcp_tools(connection, lease.run_id)
 
     return await database.read(read)
 
@@ -131,7 +129,7 @@ async def pin_mcp_tools(
 
     async def work(connection: Connection) -> PinnedTools:
         await events.lock_session(connection, lease.session_id)
-        before = await store.mcp_tools(connection, lease.run_id)
+        before = await lifecycle_store.mcp_tools(connection, lease.run_id)
         if before is not None:
             # The outcome of an earlier commit was unknown.
             return before
@@ -142,7 +140,7 @@ async def pin_mcp_tools(
             )
             tools += pin_definitions(one.server_id, one.name, one.tools, known)
         pinned = PinnedTools(tools, list(unavailable))
-        if not await store.set_mcp_tools(connection, lease.run_id, lease.attempt, pinned):
+        if not await lifecycle_store.set_mcp_tools(connection, lease.run_id, lease.attempt, pinned):
             raise Superseded
         new = [NewEvent(EventType.MCP_UNAVAILABLE, msgspec.to_builtins(one)) for one in unavailable]
         if new:

@@ -1,4 +1,5 @@
-"""Runs that are not started by the batcher: inputs that are queued or interrupt the active run, and retries.
+"""Who may submit inputs, and the runs that are not started by the batcher: inputs that are queued or interrupt the
+active run, and retries.
 
 All are part of the caller's transaction, which holds the session's lock.
 """
@@ -10,7 +11,9 @@ import msgspec
 
 from quarterdeck.auth.service import caller_of
 from quarterdeck.core import errors, tracing
-from quarterdeck.core.actors import Caller, Principal
+from quarterdeck.core.actors import Caller, Permission, Principal
+from quarterdeck.core.call import Call
+from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import SubmitSettings
 from quarterdeck.db.database import Connection
@@ -20,18 +23,44 @@ from quarterdeck.events.notifications import announce_events
 from quarterdeck.runs import lifecycle, lifecycle_store, store
 from quarterdeck.runs.attachments import refused
 from quarterdeck.runs.model import AttachmentRequest, Delivery, RunState, Verdict
-from quarterdeck.runs.store import NewRun
+from quarterdeck.runs.store import NewRun, Submitter
+
+_REFUSALS = {
+    Verdict.UNAUTHORIZED: errors.unauthorized,
+    Verdict.NOT_FOUND: lambda: errors.not_found("session"),
+    Verdict.FORBIDDEN: lambda: errors.forbidden(Permission.SESSION_MANAGE),
+    Verdict.CONFLICT: errors.key_reused,
+    Verdict.ARCHIVED: errors.archived_session,
+    Verdict.FULL: errors.run_full,
+}
+
+
+def refusal(verdict: Verdict, detail: Any = None) -> ServiceError:
+    """`detail`: about attachments."""
+    return _REFUSALS[verdict]() if verdict in _REFUSALS else refused(verdict, detail)
+
+
+async def check_submitter(connection: Connection, call: Call[Any], session_id: UUID) -> Submitter:
+    """With the session's lock, and by the rules that hold for every input: the session may have been deleted or
+    archived while this waited for the lock."""
+    found = await store.find_submitter(connection, call.credential, session_id, call.workspace_id)
+    if found.refusal is not None:
+        raise refusal(found.refusal)
+    return found
+
+
+def check_open(submitter: Submitter) -> None:
+    if submitter.is_archived:
+        raise refusal(Verdict.ARCHIVED)
 
 
 async def find_attachments(
-    connection: Connection, principal: Principal, session_id: UUID, request: AttachmentRequest
+    connection: Connection, submitter: Submitter, session_id: UUID, request: AttachmentRequest
 ) -> list[dict[str, Any]]:
     """As the event shows them. Raises if the input must be refused."""
-    # A session token sees no files.
-    files_of = principal.workspace_id if principal.session_id is None else None
-    refusal, detail, attached = await store.find_attachments(connection, session_id, files_of, request)
-    if refusal is not None:
-        raise refused(Verdict(refusal), detail)
+    verdict, detail, attached = await store.find_attachments(connection, session_id, submitter.files_of, request)
+    if verdict is not None:
+        raise refusal(Verdict(verdict), detail)
     return attached
 
 

@@ -11,7 +11,6 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from msgspec import Struct
 
 from quarterdeck.core import metrics, tracing
 from quarterdeck.core.ids import new_id
@@ -24,7 +23,7 @@ from quarterdeck.runs import action_records as actions
 from quarterdeck.runs import lifecycle_store as store
 from quarterdeck.runs import store as run_store
 from quarterdeck.runs.action_model import ActionState, NewAction, ReachedLimit
-from quarterdeck.runs.lifecycle_store import BeginVerdict, FoundRun
+from quarterdeck.runs.lifecycle_store import BeginVerdict, FoundRun, RunKey
 from quarterdeck.runs.model import ENTRY_BYTES, Entry, Input, RunEnded, RunSetup, RunState, StepUsage
 from quarterdeck.webhooks import outbox
 from quarterdeck.webhooks.model import WebhookEvent
@@ -44,13 +43,9 @@ class LimitReached(Exception):
         self.stopped = stopped
 
 
-class Lease(Struct, frozen=True):
+class Lease(RunKey, frozen=True):
     """The right of one attempt to drive a run. It ends when another attempt begins."""
 
-    run_id: UUID
-    session_id: UUID
-    workspace_id: UUID
-    attempt: int
     steps: int
     tokens: int
     # Age of the run when this attempt began, without the time that it waited.
@@ -60,10 +55,6 @@ class Lease(Struct, frozen=True):
     input_bytes: int = 0
     # The limit that was reached when the attempt began. Only for runs that had stored no step.
     reached: tuple[ReachedLimit, ActionState | None] | None = None
-
-    @property
-    def key(self) -> store.RunKey:
-        return store.RunKey(self.run_id, self.session_id, self.workspace_id, self.attempt)
 
 
 def taken_bytes(inputs: Sequence[Input]) -> int:
@@ -112,18 +103,8 @@ async def _begun(
     settings: RunSettings,
 ) -> Lease | None:
     if begun.verdict is BeginVerdict.BEGUN:
-        return Lease(
-            run_id,
-            found.session_id,
-            found.workspace_id,
-            begun.attempt,
-            begun.steps,
-            begun.tokens,
-            begun.seconds,
-            setup,
-            begun.input_bytes,
-            begun.reached,
-        )
+        run = (run_id, found.session_id, found.workspace_id, begun.attempt)
+        return Lease(*run, begun.steps, begun.tokens, begun.seconds, setup, begun.input_bytes, begun.reached)
     reason = f"Its worker ended {begun.barren_attempts} times in a row before a step was stored."
     if begun.verdict is BeginVerdict.OVERDUE:
         # Before inputs are taken: those that wait start the next run.
@@ -131,7 +112,7 @@ async def _begun(
 
     async def work(connection: Connection) -> None:
         await events.lock_session(connection, found.session_id)
-        run = (run_id, found.session_id, found.workspace_id, begun.attempt)
+        run = RunKey(run_id, found.session_id, found.workspace_id, begun.attempt)
         await _fail(connection, run, begun.state, reason)
 
     with suppress(Superseded):
@@ -180,7 +161,7 @@ async def record(
     """Stores a step: the events of an answer of the model, and what it used. `finish`: ends the run in the same
     transaction. False: the run goes on, because it was not to be ended, or an input was accepted at the last moment, or
     webhooks are to be told (see `finish`)."""
-    record_step = partial(store.record_step, run=lease.key, used=used, events=entries, finish=finish)
+    record_step = partial(store.record_step, run=lease, used=used, events=entries, finish=finish)
     recorded = await database.statement(announcing(record_step, lease.session_id), repeatable=False)
     if recorded is None:
         raise Superseded
@@ -215,7 +196,7 @@ async def finish(database: Database, lease: Lease) -> bool:
 
     async def work(connection: Connection) -> bool:
         await events.lock_session(connection, lease.session_id)
-        if not await store.finish(connection, lease.key):
+        if not await store.finish(connection, lease):
             return False
         await announce_events(connection, [lease.session_id])
         await _notify_webhooks(connection, lease.workspace_id, lease.run_id, WebhookEvent.RUN_SUCCEEDED)
@@ -233,9 +214,8 @@ async def fail(database: Database, lease: Lease, reason: str, *, refused: bool =
 
     async def work(connection: Connection) -> None:
         await events.lock_session(connection, lease.session_id)
-        run = (lease.run_id, lease.session_id, lease.workspace_id, lease.attempt)
         # Not a queued one: the run may have waited and been answered since this attempt ended.
-        await _fail(connection, run, RunState.RUNNING, reason, refused=refused)
+        await _fail(connection, lease, RunState.RUNNING, reason, refused=refused)
 
     await database.transaction(work, repeatable=True)
     metrics.run_ended(RunState.FAILED)
@@ -329,11 +309,9 @@ async def _take(connection: Connection, lease: Lease, step: int, budget_bytes: i
     return inputs
 
 
-async def _fail(
-    connection: Connection, run: tuple[UUID, UUID, UUID, int], state: str, reason: str, *, refused: bool = False
-) -> None:
-    run_id, session_id, workspace_id, attempt = run
-    failed = await store.fail(connection, run_id, attempt, state, reason)
+async def _fail(connection: Connection, run: RunKey, state: str, reason: str, *, refused: bool = False) -> None:
+    run_id, session_id, workspace_id = run.run_id, run.session_id, run.workspace_id
+    failed = await store.fail(connection, run_id, run.attempt, state, reason)
     if failed is None:
         raise Superseded
     if refused:

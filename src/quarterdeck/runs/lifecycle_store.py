@@ -11,12 +11,12 @@ from uuid import UUID
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import astuple
 from psycopg.types.json import Jsonb
 
 from quarterdeck.connections.mcp.model import PinnedTools
 from quarterdeck.core.settings import RunSettings
 from quarterdeck.db.database import Connection
+from quarterdeck.db.records import fetch_column, fetch_record, fetch_value
 from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.runs.action_model import ActionState, LimitScope, ReachedLimit
 from quarterdeck.runs.model import ENTRY_BYTES, Entry, Input, RunSetup, StepUsage, attachments_of
@@ -24,7 +24,7 @@ from quarterdeck.runs.model import ENTRY_BYTES, Entry, Input, RunSetup, StepUsag
 _DISCARD_BATCH = 500
 
 _FIND = """
-SELECT r.session_id, r.workspace_id, r.setup, s.agent_id IS NOT NULL, s.revision
+SELECT r.session_id, r.workspace_id, r.setup, s.agent_id IS NOT NULL AS follows_agent, s.revision
 FROM runs r JOIN sessions s ON s.id = r.session_id WHERE r.id = %s AND r.state IN ('queued', 'running')
 """
 _TRACEPARENT = "SELECT traceparent FROM runs WHERE id = %s"
@@ -150,6 +150,10 @@ class RunKey(Struct, frozen=True):
     workspace_id: UUID
     attempt: int
 
+    @property
+    def columns(self) -> tuple[UUID, UUID, UUID, int]:
+        return self.run_id, self.session_id, self.workspace_id, self.attempt
+
 
 class FoundRun(Struct, frozen=True):
     session_id: UUID
@@ -192,16 +196,11 @@ class BegunRun(Struct, frozen=True):
 
 async def find(connection: Connection, run_id: UUID) -> FoundRun | None:
     """None: it is not active, or it waits."""
-    row = await (await connection.execute(_FIND, (run_id,))).fetchone()
-    if row is None:
-        return None
-    session_id, workspace_id, setup, follows_agent, revision = row
-    return FoundRun(session_id, workspace_id, msgspec.convert(setup, RunSetup | None), follows_agent, revision)
+    return await fetch_record(connection, FoundRun, _FIND, (run_id,))
 
 
 async def traceparent(connection: Connection, run_id: UUID) -> str | None:
-    row = await (await connection.execute(_TRACEPARENT, (run_id,))).fetchone()
-    return None if row is None else row[0]
+    return await fetch_value(connection, _TRACEPARENT, (run_id,))
 
 
 async def begin(
@@ -245,14 +244,12 @@ def _setup_values(new: NewSetup | None) -> tuple[Jsonb | None, UUID | None, int 
 
 
 async def active_of(connection: Connection, session_id: UUID) -> UUID | None:
-    row = await (await connection.execute(_ACTIVE_OF, (session_id,))).fetchone()
-    return None if row is None else row[0]
+    return await fetch_value(connection, _ACTIVE_OF, (session_id,))
 
 
 async def unfinished_of(connection: Connection, session_id: UUID) -> list[UUID]:
     """The active run and the pending ones."""
-    rows = await (await connection.execute(_UNFINISHED_OF, (session_id, session_id))).fetchall()
-    return [run_id for (run_id,) in rows]
+    return await fetch_column(connection, _UNFINISHED_OF, (session_id, session_id))
 
 
 async def start_pending(connection: Connection, session_id: UUID) -> None:
@@ -333,10 +330,9 @@ async def record_step(
     """Takes the lock of the session itself. Adds a step to the run and to the usage of the day. `finish`: ends the run
     too, if it can. None: this attempt has lost the run."""
     tokens = (used.input_tokens, used.cached_tokens, used.output_tokens)
-    values = (*astuple(run), used.model, *tokens, used.cost_usd, Jsonb([_stored(event) for event in events]), finish)
-    row = await (await connection.execute(_STEP, values)).fetchone()
-    assert row is not None
-    return None if row[0] is None else Recorded(row[0])
+    values = (*run.columns, used.model, *tokens, used.cost_usd, Jsonb([_stored(event) for event in events]), finish)
+    recorded = await fetch_value(connection, _STEP, values)
+    return None if recorded is None else Recorded(recorded)
 
 
 def _stored(event: NewEvent) -> dict[str, Any]:
@@ -346,8 +342,7 @@ def _stored(event: NewEvent) -> dict[str, Any]:
 
 async def finish(connection: Connection, run: RunKey) -> bool:
     """False: an input is not consumed, or this attempt has lost the run."""
-    row = await (await connection.execute(_FINISH, astuple(run))).fetchone()
-    return row is not None and row[0] is not None
+    return await fetch_value(connection, _FINISH, run.columns) is not None
 
 
 async def wait(connection: Connection, run_id: UUID, attempt: int) -> bool:
@@ -470,8 +465,7 @@ UPDATE runs SET mcp_tools = %s, updated_at = clock_timestamp() WHERE id = %s AND
 
 
 async def mcp_tools(connection: Connection, run_id: UUID) -> PinnedTools | None:
-    row = await (await connection.execute(_MCP_TOOLS, (run_id,))).fetchone()
-    return None if row is None else msgspec.convert(row[0], PinnedTools | None)
+    return msgspec.convert(await fetch_value(connection, _MCP_TOOLS, (run_id,)), PinnedTools | None)
 
 
 async def set_mcp_tools(connection: Connection, run_id: UUID, attempt: int, tools: PinnedTools) -> bool:

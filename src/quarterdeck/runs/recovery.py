@@ -5,10 +5,11 @@ It compares the current state of both tables. So a lost notification or a killed
 one round.
 """
 
+from functools import partial
 from uuid import UUID
 
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.runs import recovery_store as store
+from quarterdeck.runs import store
 
 
 async def recover(database: Database, lease_seconds: float, active_per_workspace: int | None) -> None:
@@ -30,11 +31,7 @@ async def recover(database: Database, lease_seconds: float, active_per_workspace
 
 async def sweep_jobs(database: Database, days: int, batch: int) -> int:
     """Deletes jobs that ended and are still in the queue. `days`: the retention of the server."""
-
-    async def delete(connection: Connection) -> int:
-        return await store.delete_ended_jobs(connection, days, batch)
-
-    return await database.in_batches(delete, batch)
+    return await database.in_batches(partial(store.delete_ended_jobs, days=days, batch=batch), batch)
 
 
 # Workspaces take turns at the slots of workers: which runs must leave theirs, because other workspaces wait.

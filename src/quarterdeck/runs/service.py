@@ -14,12 +14,12 @@ from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call, fingerprint
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.operation import ErrorCase, operation
-from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.pages import PageRequest
 from quarterdeck.core.settings import SubmitSettings
 from quarterdeck.db.database import Connection
 from quarterdeck.events.log import lock_session
 from quarterdeck.runs import creation, lifecycle, store
-from quarterdeck.runs.attachments import AttachmentRules, refused
+from quarterdeck.runs.attachments import AttachmentRules
 from quarterdeck.runs.input_batcher import InputBatcher
 from quarterdeck.runs.model import (
     AttachmentRequest,
@@ -34,15 +34,7 @@ from quarterdeck.runs.model import (
     SubmitKindBody,
     Verdict,
 )
-
-_REFUSALS = {
-    Verdict.UNAUTHORIZED: errors.unauthorized,
-    Verdict.NOT_FOUND: lambda: errors.not_found("session"),
-    Verdict.FORBIDDEN: lambda: errors.forbidden(Permission.SESSION_MANAGE),
-    Verdict.CONFLICT: errors.key_reused,
-    Verdict.ARCHIVED: errors.archived_session,
-    Verdict.FULL: errors.run_full,
-}
+from quarterdeck.runs.store import Submitter
 
 
 @operation(
@@ -125,11 +117,10 @@ async def submit_input(
         last_used.note(submitted.api_key_id)
     if submitted.verdict is Verdict.UNAUTHORIZED:
         call.rate_limit.forget(call.credential)
-    if submitted.verdict in _REFUSALS:
-        raise _REFUSALS[submitted.verdict]()
-    assert submitted.body is not None
     if submitted.verdict not in (Verdict.ACCEPTED, Verdict.REPLAYED):
-        raise refused(submitted.verdict, msgspec.json.decode(submitted.body))
+        detail = None if submitted.body is None else msgspec.json.decode(submitted.body)
+        raise creation.refusal(submitted.verdict, detail)
+    assert submitted.body is not None
     return Answer(submitted.body, replayed=submitted.verdict is Verdict.REPLAYED)
 
 
@@ -148,11 +139,19 @@ async def _deliver(
     """An input that does not steer. It shares its Idempotency-Keys with those that do: the session's lock, under which
     both look for the receipt, keeps them apart."""
 
+    submitter: Submitter | None = None
+
+    async def lock(connection: Connection) -> None:
+        nonlocal submitter
+        await lock_session(connection, session_id)
+        submitter = await creation.check_submitter(connection, call, session_id)
+
     async def effect(connection: Connection, principal: Principal, _: UUID, event: InputEvent) -> Made:
-        await _check_open(connection, session_id)
+        assert submitter is not None
+        creation.check_open(submitter)
         attached = None
         if requested is not None:
-            attached = await creation.find_attachments(connection, principal, session_id, requested)
+            attached = await creation.find_attachments(connection, submitter, session_id, requested)
         if event.delivery is Delivery.QUEUE:
             run_id = await creation.queue_input(connection, principal, session_id, event.text, attached, settings)
         else:
@@ -167,17 +166,7 @@ async def _deliver(
         # As for every input, there is no entry in the audit log.
         return Made(shown=body, kept=body, object_id=run_id, changed=False)
 
-    async def lock(connection: Connection) -> None:
-        await lock_session(connection, session_id)
-        if await store.is_archived(connection, session_id) is None:
-            raise errors.not_found("session")
-
     return await changes.perform(call, visible_session(call, session_id), ObjectType.RUN, effect, lock=lock)
-
-
-async def _check_open(connection: Connection, session_id: UUID) -> None:
-    if await store.is_archived(connection, session_id):
-        raise errors.archived_session()
 
 
 @operation(
@@ -198,14 +187,7 @@ async def get_run(access: Access, call: Call[None], run_id: UUID) -> RunBody:
     session_token=True,
 )
 async def list_session_runs(access: Access, call: Call[None], session_id: UUID, request: PageRequest) -> RunPage:
-    async def show(connection: Connection, _: Principal, __: UUID) -> RunPage:
-        async def fetch(start: UUID, count: int) -> list[RunBody]:
-            return await store.page(connection, session_id, start, count, newest_first=request.newest_first)
-
-        return RunPage(*await take_page(request, fetch))
-
-    lookup = visible_session(call, session_id)
-    return await access.read(call, lookup, show)
+    return await access.page(call, visible_session(call, session_id), RunPage, request, store.page)
 
 
 @operation(
@@ -221,10 +203,8 @@ async def cancel_run(changes: Changes, call: Call[None], run_id: UUID) -> Answer
 
     async def effect(connection: Connection, principal: Principal, run: RunBody, _: None) -> Made:
         discarded = await lifecycle.cancel(connection, run_id, run.session_id, principal.workspace_id)
-        ended = await store.get(connection, principal.workspace_id, run_id)
-        if ended is None:
-            # Deleted with its session while this waited for the session's lock.
-            raise errors.not_found("run")
+        # Deleted with its session while this waited for the session's lock.
+        ended = errors.existing(await store.get(connection, principal.workspace_id, run_id), "run")
         body = CancelledRunBody(**msgspec.structs.asdict(ended), discarded_input_ids=discarded)
         # `run` was read before the session's lock was taken: the run may have ended by itself since.
         changed = ended.state is RunState.CANCELLED and run.state is not RunState.CANCELLED
@@ -317,11 +297,9 @@ async def discard_input(changes: Changes, call: Call[None], session_id: UUID, in
 async def retry_run(changes: Changes, settings: SubmitSettings, call: Call[None], run_id: UUID) -> Answer[RunBody]:
     async def effect(connection: Connection, principal: Principal, run: RunBody, _: None) -> Made:
         await lock_session(connection, run.session_id)
-        await _check_open(connection, run.session_id)
         # Again: `run` was read before the session's lock was taken.
-        ended = await store.get(connection, principal.workspace_id, run_id)
-        if ended is None:
-            raise errors.not_found("run")
+        ended = errors.existing(await store.get(connection, principal.workspace_id, run_id), "run")
+        creation.check_open(await creation.check_submitter(connection, call, run.session_id))
         if ended.state not in (RunState.FAILED, RunState.CANCELLED):
             raise errors.not_retryable()
         new_run_id = await creation.retry(connection, principal, run_id, run.session_id, settings)
@@ -336,9 +314,7 @@ def _visible_run(call: Call[None], run_id: UUID) -> Lookup[RunBody]:
     """A run is visible to callers that can see its session."""
 
     async def lookup(connection: Connection, principal: Principal) -> RunBody:
-        run = await store.get(connection, principal.workspace_id, run_id)
-        if run is None:
-            raise errors.not_found("run")
+        run = errors.existing(await store.get(connection, principal.workspace_id, run_id), "run")
         try:
             await visible_session(call, run.session_id)(connection, principal)
         except ServiceError:

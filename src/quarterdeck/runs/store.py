@@ -8,11 +8,19 @@ import msgspec
 from msgspec import Struct
 from psycopg.types.json import Jsonb
 
-from quarterdeck.core.actors import Caller
-from quarterdeck.core.ids import created_at, new_id
-from quarterdeck.core.pages import bounds
+from quarterdeck.core.actors import Caller, Credential
+from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import SubmitSettings
 from quarterdeck.db.database import Connection
+from quarterdeck.db.records import (
+    Records,
+    fetch_bool,
+    fetch_column,
+    fetch_int,
+    fetch_record,
+    fetch_records,
+    fetch_value,
+)
 from quarterdeck.runs.model import (
     AttachmentRequest,
     Delivery,
@@ -20,41 +28,30 @@ from quarterdeck.runs.model import (
     RunState,
     Submission,
     Submitted,
-    Usage,
-    UsedAgent,
     Verdict,
 )
 
 _SUBMIT = """
 SELECT verdict, body, api_key_id FROM submit_inputs(%b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b::jsonb[], %b)
 """
-_GET = """
-SELECT id, session_id, state, model, agent_id, agent_version, attempt, steps, inputs_accepted, inputs_consumed,
-       input_tokens, cached_tokens, output_tokens, cost_usd, failure, started_at, finished_at,
-       CASE WHEN state = 'waiting'
-            THEN ARRAY(SELECT a.id FROM actions a WHERE a.run_id = runs.id AND a.state = 'open' ORDER BY a.id)
-            ELSE '{}' END,
-       waited_seconds + greatest(extract(epoch FROM clock_timestamp() - waiting_since)::float8, 0)
-FROM runs WHERE workspace_id = %s AND id = %s
-"""
-_NEWEST_FIRST = """
-SELECT id, session_id, state, model, agent_id, agent_version, attempt, steps, inputs_accepted, inputs_consumed,
-       input_tokens, cached_tokens, output_tokens, cost_usd, failure, started_at, finished_at,
-       CASE WHEN state = 'waiting'
-            THEN ARRAY(SELECT a.id FROM actions a WHERE a.run_id = runs.id AND a.state = 'open' ORDER BY a.id)
-            ELSE '{}' END,
-       waited_seconds + greatest(extract(epoch FROM clock_timestamp() - waiting_since)::float8, 0)
-FROM runs WHERE (session_id, id) BETWEEN (%s, %s) AND (%s, %s) ORDER BY session_id DESC, id DESC LIMIT %s
-"""
-_OLDEST_FIRST = """
-SELECT id, session_id, state, model, agent_id, agent_version, attempt, steps, inputs_accepted, inputs_consumed,
-       input_tokens, cached_tokens, output_tokens, cost_usd, failure, started_at, finished_at,
-       CASE WHEN state = 'waiting'
-            THEN ARRAY(SELECT a.id FROM actions a WHERE a.run_id = runs.id AND a.state = 'open' ORDER BY a.id)
-            ELSE '{}' END,
-       waited_seconds + greatest(extract(epoch FROM clock_timestamp() - waiting_since)::float8, 0)
-FROM runs WHERE (session_id, id) BETWEEN (%s, %s) AND (%s, %s) ORDER BY session_id, id LIMIT %s
-"""
+_RUNS = Records(
+    RunBody,
+    table="runs",
+    scope="session_id",
+    get_scope="workspace_id",
+    columns="""r.id, r.session_id, r.state, r.model, r.attempt AS attempts, r.steps, r.inputs_accepted,
+        r.inputs_consumed, r.failure, r.started_at, r.finished_at,
+        CASE WHEN r.agent_id IS NOT NULL
+             THEN json_build_object('agent_id', r.agent_id, 'version', r.agent_version) END AS agent,
+        json_build_object('input_tokens', r.input_tokens, 'cached_tokens', r.cached_tokens,
+                          'output_tokens', r.output_tokens, 'cost_usd', r.cost_usd) AS usage,
+        CASE WHEN r.state = 'waiting'
+             THEN ARRAY(SELECT a.id FROM actions a WHERE a.run_id = r.id AND a.state = 'open' ORDER BY a.id)
+             ELSE '{}' END AS waiting_for,
+        r.waited_seconds + greatest(extract(epoch FROM clock_timestamp() - r.waiting_since)::float8, 0)
+            AS waited_seconds""",
+)
+get, page = _RUNS.get, _RUNS.page
 
 
 async def submit(
@@ -95,44 +92,6 @@ def _traceparents(batch: Sequence[Submission]) -> list[str | None] | None:
     return found if any(found) else None
 
 
-async def get(connection: Connection, workspace_id: UUID, run_id: UUID) -> RunBody | None:
-    row = await (await connection.execute(_GET, (workspace_id, run_id))).fetchone()
-    return None if row is None else _body(row)
-
-
-async def page(
-    connection: Connection, session_id: UUID, start: UUID, count: int, *, newest_first: bool
-) -> list[RunBody]:
-    """`count` runs from `start` on, itself included."""
-    query = _NEWEST_FIRST if newest_first else _OLDEST_FIRST
-    lowest, highest = bounds(start, newest_first=newest_first)
-    rows = await (await connection.execute(query, (session_id, lowest, session_id, highest, count))).fetchall()
-    return [_body(row) for row in rows]
-
-
-def _body(row: tuple[Any, ...]) -> RunBody:
-    run_id, session_id, state, model, agent_id, agent_version, attempts, steps, accepted, consumed = row[:10]
-    tokens_in, tokens_cached, tokens_out, cost_usd, failure, start, end, waiting_for, waited = row[10:]
-    return RunBody(
-        id=run_id,
-        session_id=session_id,
-        state=RunState(state),
-        model=model,
-        agent=None if agent_id is None else UsedAgent(agent_id, agent_version),
-        attempts=attempts,
-        steps=steps,
-        inputs_accepted=accepted,
-        inputs_consumed=consumed,
-        usage=Usage(tokens_in, tokens_cached, tokens_out, None if cost_usd is None else float(cost_usd)),
-        waiting_for=waiting_for,
-        waited_seconds=waited,
-        failure=failure,
-        created_at=created_at(run_id),
-        started_at=start,
-        finished_at=end,
-    )
-
-
 _PENDING = "SELECT count(*) FROM runs WHERE session_id = %s AND state = 'pending'"
 # consumed_through lies just before the input, as in submit_inputs().
 _ADD = """
@@ -168,7 +127,7 @@ UPDATE runs SET unanswered_left_out = false FROM related WHERE runs.id = related
 """
 _FIND_ATTACHMENTS = "SELECT refusal, detail, attachments FROM find_attachments(%s, %s, %s)"
 _STORE_ATTACHMENTS = "SELECT store_attachments(%s, %s)"
-_IS_ARCHIVED = "SELECT archived_at IS NOT NULL FROM sessions WHERE id = %s"
+_FIND_SUBMITTER = "SELECT refusal, is_archived, files_of FROM find_submitter(%s, %s, %s)"
 
 
 class NewRun(Struct, frozen=True):
@@ -181,17 +140,26 @@ class NewRun(Struct, frozen=True):
     traceparent: str | None = None
 
 
-async def is_archived(connection: Connection, session_id: UUID) -> bool | None:
-    """None if there is no such session."""
-    row = await (await connection.execute(_IS_ARCHIVED, (session_id,))).fetchone()
-    return None if row is None else row[0]
+class Submitter(Struct, frozen=True):
+    """Whether a caller may submit inputs to a session: db/functions/submit_inputs.sql."""
+
+    refusal: Verdict | None
+    is_archived: bool
+    files_of: UUID | None
+
+
+async def find_submitter(
+    connection: Connection, credential: Credential, session_id: UUID, workspace_id: UUID | None
+) -> Submitter:
+    """`workspace_id`: the Service-Workspace header."""
+    values = (credential.secret_hash, session_id, workspace_id)
+    found = await fetch_record(connection, Submitter, _FIND_SUBMITTER, values)
+    assert found is not None
+    return found
 
 
 async def pending(connection: Connection, session_id: UUID) -> int:
-    row = await (await connection.execute(_PENDING, (session_id,))).fetchone()
-    assert row is not None
-    count: int = row[0]
-    return count
+    return await fetch_int(connection, _PENDING, (session_id,))
 
 
 async def find_attachments(
@@ -232,10 +200,7 @@ async def repeat_inputs(
 ) -> str | None:
     """None, or why no run was added: db/functions/deliveries.sql."""
     values = (run_id, new_run_id, list(new_input_ids), max_bytes, _stored(actor), api_key_id, traceparent)
-    row = await (await connection.execute(_REPEAT, values)).fetchone()
-    assert row is not None
-    reason: str | None = row[0]
-    return reason
+    return await fetch_value(connection, _REPEAT, values)
 
 
 async def show_retried(connection: Connection, session_id: UUID, run_id: UUID) -> None:
@@ -249,7 +214,7 @@ def _stored(actor: Caller) -> Jsonb:
 
 # LIKE: only then the index session_events_of_input is used.
 _EVENTS = """
-SELECT type, id, run_id, coalesce(octet_length(data->>'text'), 0) FROM session_events
+SELECT type, id, run_id, coalesce(octet_length(data->>'text'), 0) AS text_bytes FROM session_events
 WHERE session_id = %s AND data->>'input_id' = %s AND type LIKE 'input.%%' ORDER BY id
 """
 # The run that accepted the input, or the active one if that run has failed and passed the input on.
@@ -298,36 +263,142 @@ class StoredInputEvent(Struct, frozen=True):
 
 
 async def events_of(connection: Connection, session_id: UUID, input_id: UUID) -> list[StoredInputEvent]:
-    rows = await (await connection.execute(_EVENTS, (session_id, str(input_id)))).fetchall()
-    return [StoredInputEvent(*row) for row in rows]
+    return await fetch_records(connection, StoredInputEvent, _EVENTS, (session_id, str(input_id)))
 
 
 async def repeated_by(connection: Connection, session_id: UUID, accepted_id: int) -> list[UUID]:
     """The ids of the inputs that this one repeats. Empty unless it was made by a retry."""
-    rows = await (await connection.execute(_REPEATED_BY, {"session": session_id, "event": accepted_id})).fetchall()
-    return [UUID(input_id) for (input_id,) in rows]
+    found = await fetch_column(connection, _REPEATED_BY, {"session": session_id, "event": accepted_id})
+    return list(map(UUID, found))
 
 
 async def waits_in(connection: Connection, session_id: UUID, accepted: StoredInputEvent) -> UUID | None:
     """The run that is to consume the input."""
     values = (session_id, accepted.run_id, accepted.id, accepted.id, accepted.run_id)
-    row = await (await connection.execute(_WAITS_IN, values)).fetchone()
-    return None if row is None else row[0]
+    return await fetch_value(connection, _WAITS_IN, values)
 
 
 async def withdraw(connection: Connection, run_id: UUID, text_bytes: int) -> bool:
     """After an input was logged as discarded. True if the run has consumed nothing and has nothing to consume."""
-    row = await (await connection.execute(_WITHDRAW, (text_bytes, _ALL_BYTES, run_id))).fetchone()
-    assert row is not None
-    return bool(row[0])
+    return await fetch_bool(connection, _WITHDRAW, (text_bytes, _ALL_BYTES, run_id))
 
 
 async def end_of_run(connection: Connection, session_id: UUID, consumed: StoredInputEvent) -> str | None:
     """The type of the event that ended the run, as the log has it: the runs of a fork are only in its log."""
-    row = await (await connection.execute(_END_OF_RUN, (session_id, consumed.id, consumed.run_id))).fetchone()
-    return None if row is None else row[0]
+    return await fetch_value(connection, _END_OF_RUN, (session_id, consumed.id, consumed.run_id))
 
 
 async def forget_words(connection: Connection, session_id: UUID, accepted: StoredInputEvent) -> None:
     """The search no longer finds the input."""
     await connection.execute(_FORGET_WORDS, (session_id, accepted.id))
+
+
+# Compares the jobs of the queue with their runs.
+
+_PRUNE = """
+DELETE FROM jobs.procrastinate_workers
+WHERE id IN (
+    SELECT id FROM jobs.procrastinate_workers
+    WHERE last_heartbeat < now() - make_interval(secs => %s) FOR UPDATE SKIP LOCKED
+)
+"""
+# A new row with a new id: a paused worker that wakes up and finishes its job does not affect the new one.
+_REPLACE_LOST = """
+WITH lost AS (
+    DELETE FROM jobs.procrastinate_jobs
+    WHERE id IN (
+        SELECT id FROM jobs.procrastinate_jobs
+        WHERE status = 'doing' AND queue_name = 'runs' AND worker_id IS NULL FOR UPDATE SKIP LOCKED
+    )
+    RETURNING queue_name, task_name, lock, queueing_lock, args, workspace_id
+)
+INSERT INTO jobs.procrastinate_jobs (queue_name, task_name, lock, queueing_lock, args, workspace_id)
+SELECT queue_name, task_name, lock, queueing_lock, args, workspace_id FROM lost
+ON CONFLICT (queueing_lock) WHERE status = 'todo' DO NOTHING
+"""
+# Left by a worker that ended its run, or made it wait, but could not finish the job, which would hold the lock of the
+# session for ever. A queued run has two jobs if it waited or was handed back and the first job is left over. A job in
+# the queue holds nothing: for an ended or waiting run it ends with the next worker that fetches it.
+_DELETE_SPENT = """
+DELETE FROM jobs.procrastinate_jobs
+WHERE id IN (
+    SELECT j.id FROM jobs.procrastinate_jobs j JOIN runs r ON r.id = j.queueing_lock::uuid
+    WHERE j.queue_name = 'runs' AND j.status = 'doing' AND (
+        least(r.finished_at, r.waiting_since) < now() - interval '10 seconds'
+        OR (r.state = 'queued' AND r.updated_at < now() - interval '10 seconds' AND EXISTS (
+            SELECT FROM jobs.procrastinate_jobs t WHERE t.queueing_lock = j.queueing_lock AND t.status = 'todo'
+        ))
+    )
+    FOR UPDATE OF j SKIP LOCKED
+)
+"""
+# Procrastinate keeps no time of the end. A job enters the queue at `ask_at` or before.
+_DELETE_ENDED = """
+DELETE FROM jobs.procrastinate_jobs WHERE id = ANY (ARRAY(
+    SELECT j.id FROM jobs.procrastinate_jobs j LEFT JOIN workspaces w ON w.id = j.workspace_id
+    WHERE j.status NOT IN ('todo', 'doing')
+      AND j.ask_at < now() - make_interval(days => coalesce((w.retention->>'job_days')::integer, %s))
+    ORDER BY j.id LIMIT %s
+    FOR UPDATE OF j SKIP LOCKED
+))
+"""
+_ADD_MISSING = """
+SELECT enqueue_run(r.session_id, r.id) FROM runs r
+WHERE r.state IN ('queued', 'running') AND NOT r.parked AND NOT EXISTS (
+    SELECT FROM jobs.procrastinate_jobs j WHERE j.queueing_lock = r.id::text AND j.status IN ('todo', 'doing')
+)
+"""
+_START_PARKED = """
+WITH waiting AS (
+    SELECT id, session_id, workspace_id, row_number() OVER (PARTITION BY workspace_id ORDER BY id) AS number
+    FROM runs WHERE parked
+), chosen AS (
+    SELECT w.id, w.session_id FROM waiting w
+    WHERE w.number <= coalesce(%s, 1000000000) - (
+        SELECT count(*) FROM runs r WHERE r.workspace_id = w.workspace_id AND r.state = 'running'
+    )
+), freed AS (
+    UPDATE runs r SET parked = false FROM chosen c WHERE r.id = c.id AND r.parked RETURNING r.session_id, r.id
+)
+SELECT enqueue_run(session_id, id) FROM freed
+"""
+
+
+async def prune_workers(connection: Connection, lease_seconds: float) -> None:
+    await connection.execute(_PRUNE, (lease_seconds,))
+
+
+async def replace_lost_jobs(connection: Connection) -> None:
+    await connection.execute(_REPLACE_LOST)
+
+
+async def delete_spent_jobs(connection: Connection) -> None:
+    await connection.execute(_DELETE_SPENT)
+
+
+async def delete_ended_jobs(connection: Connection, days: int, batch: int) -> int:
+    return (await connection.execute(_DELETE_ENDED, (days, batch))).rowcount
+
+
+async def add_missing_jobs(connection: Connection) -> None:
+    await connection.execute(_ADD_MISSING)
+
+
+async def start_parked_runs(connection: Connection, active_per_workspace: int | None) -> None:
+    await connection.execute(_START_PARKED, (active_per_workspace,))
+
+
+# Runs that shall leave their slots. The decision is made by the database: db/functions/turns.sql.
+
+_ASK_TO_LEAVE = "SELECT ask_runs_to_leave()"
+_LEAVING = """
+SELECT queueing_lock::uuid FROM jobs.procrastinate_jobs WHERE status = 'doing' AND leaving AND queue_name = 'runs'
+"""
+
+
+async def ask_to_leave(connection: Connection) -> None:
+    await connection.execute(_ASK_TO_LEAVE)
+
+
+async def leaving(connection: Connection) -> list[UUID]:
+    return await fetch_column(connection, _LEAVING)

@@ -1,12 +1,11 @@
 """The files of a session in the transactions of others: a tool call ends, an input brings attachments, a session is
 forked or deleted. Each function is a part of its caller's transaction."""
 
-from collections.abc import Sequence
 from uuid import UUID
 
 from quarterdeck.db.database import Connection
 from quarterdeck.sandbox import manifest
-from quarterdeck.sandbox.manifest import FileChanges, FileKind, Manifest, PathConflict, StoredFile
+from quarterdeck.sandbox.manifest import FileChanges, FileKind, PathConflict, StoredFile
 from quarterdeck.session_files import store
 
 
@@ -40,24 +39,9 @@ async def _check_folders(connection: Connection, session_id: UUID, written: list
         raise PathConflict("A file would have the path of a folder.")
 
 
-async def keep_contents(connection: Connection, session_id: UUID, sha256s: Sequence[str]) -> None:
-    """For contents that an event of the session names, besides its files. They are in the store."""
-    await store.keep_contents(connection, session_id, sha256s)
-
-
-async def read_manifest(connection: Connection, session_id: UUID) -> Manifest | None:
-    """One snapshot of all files. None: the session was deleted."""
-    return await store.manifest(connection, session_id)
-
-
-async def revision(connection: Connection, session_id: UUID) -> int | None:
-    """None: the session was deleted."""
-    return await store.revision(connection, session_id)
-
-
-async def revisions(connection: Connection, session_ids: Sequence[UUID]) -> dict[UUID, int]:
-    """Without those of deleted sessions."""
-    return await store.revisions(connection, session_ids)
+# For other packages, which use no store of this one.
+keep_contents, read_manifest = store.keep_contents, store.manifest
+revision, revisions, purge = store.revision, store.revisions, store.purge
 
 
 async def copy_to_fork(connection: Connection, from_session: UUID, to_session: UUID) -> None:
@@ -73,8 +57,3 @@ async def clear(connection: Connection, session_id: UUID) -> int:
     if deleted:
         await store.next_revision(connection, session_id)
     return deleted
-
-
-async def purge(connection: Connection, session_id: UUID, batch: int) -> int:
-    """Deletes a batch of the files and attachments of a deleted session. `batch` is returned while some may be left."""
-    return await store.purge(connection, session_id, batch)

@@ -106,9 +106,7 @@ async def read_session_files(access: Access, call: Call[None], session_id: UUID)
 
     async def show(connection: Connection, _: Principal, __: UUID) -> TitledManifest:
         title = await store.title(connection, session_id)
-        manifest = await store.manifest(connection, session_id)
-        if manifest is None:
-            raise errors.not_found("session")
+        manifest = errors.existing(await store.manifest(connection, session_id), "session")
         return TitledManifest(title, manifest)
 
     lookup = visible_session(call, session_id)

@@ -1,12 +1,12 @@
 """SQL for the files of sessions. Writers hold the lock of the session (`events.log.lock_session`)."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 from uuid import UUID
 
 import msgspec
 
 from quarterdeck.db.database import Connection
+from quarterdeck.db.records import fetch_column, fetch_record, fetch_records, fetch_value
 from quarterdeck.sandbox.manifest import FileKind, Manifest, ManifestFile, StoredFile
 from quarterdeck.session_files.model import SessionFileBody
 
@@ -51,11 +51,11 @@ FROM sessions s WHERE s.id = %s
 """
 # The second bound of `path` keeps the search from starting before the prefix.
 _PAGE = """
-SELECT path, kind, sha256, bytes, mode, target, modified_at FROM session_files
+SELECT path, kind, encode(sha256, 'hex') AS sha256, bytes, mode, target, modified_at FROM session_files
 WHERE session_id = %s AND path > %s AND path >= %s AND starts_with(path, %s) ORDER BY path LIMIT %s
 """
 _GET = """
-SELECT f.path, f.kind, f.sha256, f.bytes, f.mode, f.target, f.modified_at, b.generation
+SELECT f.path, f.kind, encode(f.sha256, 'hex') AS sha256, f.bytes, f.mode, f.target, f.modified_at, b.generation
 FROM session_files f LEFT JOIN blobs b ON b.sha256 = f.sha256 WHERE f.session_id = %s AND f.path = %s
 """
 _LINKS = "SELECT path, target FROM session_files WHERE session_id = %s AND kind = 'link'"
@@ -84,8 +84,7 @@ WHERE ctid = ANY (ARRAY(SELECT ctid FROM session_attachments WHERE session_id = 
 
 async def delete(connection: Connection, session_id: UUID, paths: Iterable[str]) -> set[FileKind]:
     """Returns the kinds of what was deleted."""
-    rows = await (await connection.execute(_DELETE, (session_id, _json(list(paths))))).fetchall()
-    return {FileKind(row[0]) for row in rows}
+    return set(map(FileKind, await fetch_column(connection, _DELETE, (session_id, _json(list(paths))))))
 
 
 async def delete_all(connection: Connection, session_id: UUID) -> int:
@@ -99,37 +98,35 @@ async def write(connection: Connection, session_id: UUID, files: Sequence[Stored
 
 async def folders(connection: Connection, session_id: UUID, paths: Sequence[str]) -> list[str]:
     """Those of the paths that have rows below them."""
-    rows = await (await connection.execute(_FOLDERS, (_json(paths), session_id))).fetchall()
-    return [row[0] for row in rows]
+    return await fetch_column(connection, _FOLDERS, (_json(paths), session_id))
 
 
 async def next_revision(connection: Connection, session_id: UUID) -> int | None:
-    row = await (await connection.execute(_NEXT_REVISION, (session_id,))).fetchone()
-    return None if row is None else row[0]
+    return await fetch_value(connection, _NEXT_REVISION, (session_id,))
 
 
 async def revision(connection: Connection, session_id: UUID) -> int | None:
-    row = await (await connection.execute(_REVISION, (session_id,))).fetchone()
-    return None if row is None else row[0]
+    """None: the session was deleted."""
+    return await fetch_value(connection, _REVISION, (session_id,))
 
 
 async def revisions(connection: Connection, session_ids: Sequence[UUID]) -> dict[UUID, int]:
+    """Without those of deleted sessions."""
     return dict(await (await connection.execute(_REVISIONS, (list(session_ids),))).fetchall())
 
 
 async def manifest(connection: Connection, session_id: UUID) -> Manifest | None:
+    """One snapshot of all files. None: the session was deleted."""
     row = await (await connection.execute(_MANIFEST, (session_id,))).fetchone()
     return None if row is None else Manifest(row[0], msgspec.json.decode(row[1], type=list[ManifestFile]))
 
 
 async def page(connection: Connection, session_id: UUID, after: str, prefix: str, count: int) -> list[SessionFileBody]:
-    rows = await (await connection.execute(_PAGE, (session_id, after, prefix, prefix, count))).fetchall()
-    return [SessionFileBody(**_fields(row)) for row in rows]
+    return await fetch_records(connection, SessionFileBody, _PAGE, (session_id, after, prefix, prefix, count))
 
 
 async def get(connection: Connection, session_id: UUID, path: str) -> ManifestFile | None:
-    row = await (await connection.execute(_GET, (session_id, path))).fetchone()
-    return None if row is None else _manifest_file(row)
+    return await fetch_record(connection, ManifestFile, _GET, (session_id, path))
 
 
 async def links(connection: Connection, session_id: UUID) -> dict[str, str]:
@@ -138,8 +135,7 @@ async def links(connection: Connection, session_id: UUID) -> dict[str, str]:
 
 
 async def title(connection: Connection, session_id: UUID) -> str | None:
-    row = await (await connection.execute(_TITLE, (session_id,))).fetchone()
-    return None if row is None else row[0]
+    return await fetch_value(connection, _TITLE, (session_id,))
 
 
 async def copy_rows(connection: Connection, from_session: UUID, to_session: UUID) -> int:
@@ -150,10 +146,12 @@ async def copy_rows(connection: Connection, from_session: UUID, to_session: UUID
 
 
 async def keep_contents(connection: Connection, session_id: UUID, sha256s: Sequence[str]) -> None:
+    """For contents that an event of the session names, besides its files. They are in the store."""
     await connection.execute(_KEEP_CONTENTS, (session_id, list(sha256s)))
 
 
 async def purge(connection: Connection, session_id: UUID, batch: int) -> int:
+    """Deletes a batch of the files and attachments of a deleted session. `batch` is returned while some may be left."""
     files = (await connection.execute(_PURGE_FILES, (session_id, batch))).rowcount
     attachments = (await connection.execute(_PURGE_ATTACHMENTS, (session_id, batch))).rowcount
     return max(files, attachments)
@@ -161,20 +159,3 @@ async def purge(connection: Connection, session_id: UUID, batch: int) -> int:
 
 def _json(value: Sequence[str] | Sequence[StoredFile]) -> str:
     return msgspec.json.encode(value).decode()
-
-
-def _manifest_file(row: tuple[Any, ...]) -> ManifestFile:
-    return ManifestFile(**_fields(row[:-1]), generation=row[-1])
-
-
-def _fields(row: tuple[Any, ...]) -> dict[str, Any]:
-    path, kind, sha256, size, mode, target, modified_at = row
-    return {
-        "path": path,
-        "kind": FileKind(kind),
-        "sha256": None if sha256 is None else sha256.hex(),
-        "bytes": size,
-        "mode": mode,
-        "target": target,
-        "modified_at": modified_at,
-    }

@@ -3,8 +3,9 @@
 Nothing here waits for a session that is in use: it is looked at again in the next round.
 """
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 from msgspec import Struct
@@ -35,9 +36,12 @@ async def expire_logs(database: Database, workspace_id: UUID, retention: Retenti
     deleted = DeletedLogs()
     if event_days is None:
         return deleted
-    searches = [_with_old_inputs(database, workspace_id, event_days), _old_forks(database, workspace_id, event_days)]
+    searches = [
+        _search(database, store.with_old_inputs, workspace_id, (_EPOCH, 0), event_days),
+        _search(database, store.old_forks, workspace_id, LOWEST_ID, event_days),
+    ]
     if run_days is not None:
-        searches.append(_with_old_runs(database, workspace_id, run_days))
+        searches.append(_search(database, store.with_old_runs, workspace_id, LOWEST_ID, run_days))
     for search in searches:
         async for session_ids in search:
             expired = await _expire(database, session_ids, event_days, run_days)
@@ -88,47 +92,21 @@ async def _expire(database: Database, session_ids: Sequence[UUID], event_days: i
     return Expired(events, runs, done)
 
 
-async def _with_old_inputs(database: Database, workspace_id: UUID, days: int) -> AsyncIterator[list[UUID]]:
-    after = (_EPOCH, 0)
+async def _search(
+    database: Database,
+    find: Callable[[Connection, UUID, Any, int, int], Awaitable[Sequence[tuple[UUID | None, Any]]]],
+    workspace_id: UUID,
+    after: object,
+    days: int,
+) -> AsyncIterator[list[UUID]]:
+    """Pages of sessions. `find` returns each with its place in the list. None: nothing to do."""
     while True:
 
-        async def find(connection: Connection, after: tuple[datetime, int] = after) -> list[tuple[UUID, datetime, int]]:
-            return await store.with_old_inputs(connection, workspace_id, after, days, _PAGE)
+        async def read(connection: Connection, after: object = after) -> Sequence[tuple[UUID | None, Any]]:
+            return await find(connection, workspace_id, after, days, _PAGE)
 
-        found = await database.read(find)
-        yield _distinct(session_id for session_id, _, _ in found)
-        if len(found) < _PAGE:
-            return
-        after = found[-1][1:]
-
-
-async def _with_old_runs(database: Database, workspace_id: UUID, days: int) -> AsyncIterator[list[UUID]]:
-    after = LOWEST_ID
-    while True:
-
-        async def find(connection: Connection, after: UUID = after) -> list[tuple[UUID, UUID]]:
-            return await store.with_old_runs(connection, workspace_id, after, days, _PAGE)
-
-        found = await database.read(find)
-        yield _distinct(session_id for session_id, _ in found)
+        found = await database.read(read)
+        yield list(dict.fromkeys(session_id for session_id, _ in found if session_id is not None))
         if len(found) < _PAGE:
             return
         after = found[-1][1]
-
-
-async def _old_forks(database: Database, workspace_id: UUID, days: int) -> AsyncIterator[list[UUID]]:
-    after = LOWEST_ID
-    while True:
-
-        async def find(connection: Connection, after: UUID = after) -> list[tuple[UUID, bool]]:
-            return await store.old_forks(connection, workspace_id, after, days, _PAGE)
-
-        found = await database.read(find)
-        yield [session_id for session_id, has_events in found if has_events]
-        if len(found) < _PAGE:
-            return
-        after = found[-1][0]
-
-
-def _distinct(session_ids: Iterable[UUID]) -> list[UUID]:
-    return list(dict.fromkeys(session_ids))

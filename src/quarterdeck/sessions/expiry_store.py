@@ -7,6 +7,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from quarterdeck.db.database import Connection
+from quarterdeck.db.records import fetch_bool, fetch_column, fetch_record
 
 # Every log has inputs, and deleting its oldest part removes them from this index. So only the inputs of runs that are
 # kept are found again.
@@ -24,7 +25,7 @@ WHERE (workspace_id, id) > (%s, %s) AND (workspace_id, id) < (%s, lowest_id_at(n
 ORDER BY workspace_id, id LIMIT %s
 """
 _OLD_FORKS = """
-SELECT f.id, EXISTS (SELECT FROM session_events e WHERE e.session_id = f.id)
+SELECT CASE WHEN EXISTS (SELECT FROM session_events e WHERE e.session_id = f.id) THEN f.id END, f.id
 FROM (
     SELECT s.id FROM sessions s
     WHERE (s.workspace_id, s.id) > (%s, %s)
@@ -73,9 +74,10 @@ class Expired(Struct, frozen=True):
 
 async def with_old_inputs(
     connection: Connection, workspace_id: UUID, after: tuple[datetime, int], days: int, count: int
-) -> list[tuple[UUID, datetime, int]]:
+) -> list[tuple[UUID, tuple[datetime, int]]]:
     """Sessions with the times and ids of their inputs, oldest first. A session may be there several times."""
-    return await (await connection.execute(_OLD_INPUTS, (workspace_id, *after, days, count))).fetchall()
+    rows = await (await connection.execute(_OLD_INPUTS, (workspace_id, *after, days, count))).fetchall()
+    return [(session_id, (created_at, event_id)) for session_id, created_at, event_id in rows]
 
 
 async def with_old_runs(
@@ -88,8 +90,8 @@ async def with_old_runs(
 
 async def old_forks(
     connection: Connection, workspace_id: UUID, after: UUID, days: int, count: int
-) -> list[tuple[UUID, bool]]:
-    """Forks, oldest first, and whether they have events."""
+) -> list[tuple[UUID | None, UUID]]:
+    """Forks, oldest first, with their ids. None in place of a fork without events."""
     values = (workspace_id, after, workspace_id, days, count)
     return await (await connection.execute(_OLD_FORKS, values)).fetchall()
 
@@ -103,27 +105,22 @@ async def expire(
     max_seconds: float,
 ) -> Expired:
     values = (list(session_ids), event_days, run_days, max_rows, max_seconds)
-    row = await (await connection.execute(_EXPIRE, values)).fetchone()
-    assert row is not None
-    return Expired(*row)
+    expired = await fetch_record(connection, Expired, _EXPIRE, values)
+    assert expired is not None
+    return expired
 
 
 async def with_files(connection: Connection, after: UUID, shortest_days: int, count: int) -> list[UUID]:
     """Sessions that have files, oldest first."""
     values = {"after": after, "shortest": shortest_days, "count": count}
-    rows = await (await connection.execute(_WITH_FILES, values)).fetchall()
-    return [session_id for (session_id,) in rows]
+    return await fetch_column(connection, _WITH_FILES, values)
 
 
 async def idle(connection: Connection, session_ids: Sequence[UUID], days: int | None) -> list[UUID]:
     """Those in which no run was active for the retention of their workspace, or `days`."""
-    rows = await (await connection.execute(_IDLE, (days, list(session_ids)))).fetchall()
-    return [session_id for (session_id,) in rows]
+    return await fetch_column(connection, _IDLE, (days, list(session_ids)))
 
 
 async def lock(connection: Connection, session_id: UUID) -> bool:
     """False: somebody uses the session, or it was deleted."""
-    row = await (await connection.execute(_LOCK, (session_id,))).fetchone()
-    assert row is not None
-    locked: bool = row[0]
-    return locked
+    return await fetch_bool(connection, _LOCK, (session_id,))

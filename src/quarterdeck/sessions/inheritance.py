@@ -84,10 +84,7 @@ def agent_reference(session: SessionBody | ListedSession) -> AgentReference | No
 async def stored_session(
     connection: Connection, models: ModelCatalog, workspace_id: UUID, session_id: UUID
 ) -> SessionBody:
-    session = await store.get(connection, workspace_id, session_id, models.default)
-    if session is None:
-        raise errors.not_found("session")
-    return session
+    return errors.existing(await store.get(connection, workspace_id, session_id, models.default), "session")
 
 
 async def existing(connection: Connection, models: ModelCatalog, workspace_id: UUID, session_id: UUID) -> SessionBody:
@@ -132,9 +129,7 @@ class Followed(Struct, frozen=True):
 async def follow(connection: Connection, session_id: UUID) -> Followed:
     """Stores what the session has from its agent: limits, tool policy and others are read from there while the run
     works. The caller holds the session's lock if the session has an agent."""
-    session = await store.settings(connection, session_id)
-    if session is None:
-        raise errors.not_found("session")
+    session = errors.existing(await store.settings(connection, session_id), "session")
     if session.agent is None:
         return Followed(session.configuration, None, session.has_skills)
     used = await agents.used_version(connection, session.workspace_id, session.agent)

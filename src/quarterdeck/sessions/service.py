@@ -36,7 +36,6 @@ from quarterdeck.sessions.model import (
     ChangeSessionBody,
     CreateSessionBody,
     ForkSessionBody,
-    ListedSession,
     NewSession,
     SearchIn,
     SessionAgent,
@@ -45,7 +44,6 @@ from quarterdeck.sessions.model import (
     configuration_of,
 )
 from quarterdeck.skills import service as skills
-from quarterdeck.tools.model import ToolRule
 
 # The longest possible title.
 _SEARCH_CHARACTERS = 200
@@ -162,25 +160,16 @@ async def list_sessions(
     query: SessionQuery,
 ) -> SessionPage:
     async def show(connection: Connection, _: Principal, workspace_id: UUID) -> SessionPage:
-        async def fetch(start: UUID, count: int) -> list[ListedSession]:
-            first, archived, search = request.newest_first, query.archived, query.search or None
-            if search is not None and query.in_ is SearchIn.CONVERSATIONS:
-                ids = await store.find(
-                    connection, workspace_id, start, count, archived=archived, search=search, newest_first=first
-                )
-                return await store.found(connection, workspace_id, ids, models.default, newest_first=first)
-            return await store.page(
-                connection,
-                workspace_id,
-                start,
-                count,
-                models.default,
-                archived=archived,
-                search=search,
-                newest_first=first,
-            )
-
-        items, next_cursor = await take_page(request, fetch)
+        items, next_cursor = await take_page(
+            request,
+            store.page,
+            connection,
+            workspace_id,
+            default_model=models.default,
+            archived=query.archived,
+            search=query.search or None,
+            in_conversations=query.in_ is SearchIn.CONVERSATIONS,
+        )
         return SessionPage(await inheritance.listed(connection, models, workspace_id, items), next_cursor)
 
     return await access.read(call, visible_workspace(call), show)
@@ -295,9 +284,7 @@ async def prevent_deletion(connection: Connection, session_id: UUID) -> None:
         raise errors.not_found("session")
 
 
-async def tool_policy(connection: Connection, session_id: UUID) -> dict[str, ToolRule] | None:
-    """None if there is no such session."""
-    return await store.tool_policy(connection, session_id)
+tool_policy = store.tool_policy
 
 
 async def run_setup(connection: Connection, models: ModelCatalog, session_id: UUID) -> RunSetup:

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import asdict
 from psycopg.types.json import Jsonb
 
 from quarterdeck.agents.configuration import (
@@ -16,26 +17,34 @@ from quarterdeck.agents.configuration import (
     SessionSkill,
 )
 from quarterdeck.core import errors
-from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.ids import created_at
 from quarterdeck.core.pages import bounds
 from quarterdeck.db import driver_errors
 from quarterdeck.db.database import Connection
+from quarterdeck.db.records import (
+    ARCHIVED_FILTERS,
+    Pages,
+    Records,
+    Row,
+    as_record,
+    fetch_column,
+    fetch_rows,
+    fetch_value,
+)
 from quarterdeck.models.model import ModelOptions
-from quarterdeck.runs.model import RunState, Usage
+from quarterdeck.runs.model import Usage
 from quarterdeck.sandbox.model import SandboxOptions
 from quarterdeck.sessions.model import (
-    ActiveRun,
     ForkedFrom,
-    LastRun,
     ListedSession,
     LogEntry,
     NewSession,
-    SessionAgent,
     SessionBody,
+    SessionSummary,
     StoredSettings,
     configuration_of,
 )
+from quarterdeck.sessions.token_model import NewSessionToken, SessionTokenBody
 from quarterdeck.tools.model import ToolRule, ToolSpec
 
 _ADD = """
@@ -80,85 +89,67 @@ FROM sessions WHERE id = %s
 _SKILLS = "SELECT skill_id, version FROM session_skills WHERE session_id = %s ORDER BY position"
 # The weakest lock that conflicts with a deletion.
 _PREVENT_DELETION = "SELECT FROM sessions WHERE id = %s FOR KEY SHARE"
-_GET = """
-SELECT s.id, s.workspace_id, s.title, s.model, s.settings, used.skills, s.archived_at, s.revision,
-       a.id, s.agent_version, a.name, coalesce(s.agent_version, a.default_version, a.latest_version), s.overrides,
-       u.id, u.display_name, u.email, s.instructions, s.tool_policy, s.client_tools, s.limits, s.sandbox,
-       s.mcp_servers, s.output_schema, spent.input_tokens, spent.cached_tokens, spent.output_tokens, spent.cost_usd,
-       s.forked_from_session_id, s.forked_from_event_id
-FROM sessions s JOIN users u ON u.id = s.created_by LEFT JOIN agents a ON a.id = s.agent_id
+# What a list shows, and a session by itself, too. `r` is the row of the session.
+_SUMMARY = """r.id, r.workspace_id, r.title, r.model, r.settings, used.skills, r.archived_at, r.revision, r.overrides,
+    actor(u) AS created_by,
+    CASE WHEN a.id IS NOT NULL THEN json_build_object(
+        'agent_id', a.id, 'version', r.agent_version, 'name', a.name,
+        'current_version', coalesce(r.agent_version, a.default_version, a.latest_version)
+    ) END AS agent,
+    CASE WHEN r.forked_from_session_id IS NOT NULL THEN json_build_object(
+        'session_id', r.forked_from_session_id, 'event_id', r.forked_from_event_id
+    ) END AS forked_from"""
+_SUMMARY_JOINS = """JOIN users u ON u.id = r.created_by LEFT JOIN agents a ON a.id = r.agent_id
 CROSS JOIN LATERAL (
-    SELECT json_agg(json_build_object('skill_id', k.skill_id, 'version', k.version) ORDER BY k.position) AS skills
-    FROM session_skills k WHERE k.session_id = s.id
-) AS used
+    SELECT coalesce(json_agg(json_build_object('skill_id', k.skill_id, 'version', k.version) ORDER BY k.position), '[]')
+        AS skills
+    FROM session_skills k WHERE k.session_id = r.id
+) AS used"""
+_GET = f"""
+SELECT {_SUMMARY}, r.instructions, r.tool_policy, r.client_tools, r.limits, r.workspace, r.mcp_servers, r.output_schema,
+       spent.input_tokens, spent.cached_tokens, spent.output_tokens, spent.cost_usd
+FROM sessions r {_SUMMARY_JOINS}
 CROSS JOIN LATERAL (
-    SELECT s.expired_input_tokens + coalesce(sum(r.input_tokens), 0)::bigint AS input_tokens,
-           s.expired_cached_tokens + coalesce(sum(r.cached_tokens), 0)::bigint AS cached_tokens,
-           s.expired_output_tokens + coalesce(sum(r.output_tokens), 0)::bigint AS output_tokens,
-           coalesce(sum(r.cost_usd) + s.expired_cost_usd, sum(r.cost_usd), s.expired_cost_usd)::float8 AS cost_usd
-    FROM runs r WHERE r.session_id = s.id
+    SELECT r.expired_input_tokens + coalesce(sum(o.input_tokens), 0)::bigint AS input_tokens,
+           r.expired_cached_tokens + coalesce(sum(o.cached_tokens), 0)::bigint AS cached_tokens,
+           r.expired_output_tokens + coalesce(sum(o.output_tokens), 0)::bigint AS output_tokens,
+           coalesce(sum(o.cost_usd) + r.expired_cost_usd, sum(o.cost_usd), r.expired_cost_usd)::float8 AS cost_usd
+    FROM runs o WHERE o.session_id = r.id
 ) AS spent
-WHERE s.workspace_id = %s AND s.id = %s
-"""
-
-
-def _list_query(page: str, *, newest_first: bool) -> str:
-    """`page` selects the rows; the joins then run for these rows only. ORDER BY names the session too, so that only
-    the index of a session's runs fits, and not the one of all runs."""
-    # All parts of the statement are constants.
-    return f"""
-SELECT s.id, s.workspace_id, s.title, s.model, s.settings, used.skills, s.archived_at, s.revision,
-       a.id, s.agent_version, a.name, coalesce(s.agent_version, a.default_version, a.latest_version), s.overrides,
-       u.id, u.display_name, u.email, active.id, active.state, last.id, last.state, entry.created_at,
-       s.forked_from_session_id, s.forked_from_event_id
-FROM ({page}) AS s JOIN users u ON u.id = s.created_by LEFT JOIN agents a ON a.id = s.agent_id
-CROSS JOIN LATERAL (
-    SELECT json_agg(json_build_object('skill_id', k.skill_id, 'version', k.version) ORDER BY k.position) AS skills
-    FROM session_skills k WHERE k.session_id = s.id
-) AS used
+WHERE r.workspace_id = %s AND r.id = %s
+"""  # noqa: S608  built from constants
+_LIST_COLUMNS = f"""{_SUMMARY}, active.run AS active_run, coalesce(active.run, last.run) AS last_run,
+    entry.created_at AS last_activity_at"""
+# ORDER BY names the session too, so that only the index of a session's runs fits, and not the one of all runs.
+_LIST_JOINS = f"""{_SUMMARY_JOINS}
 LEFT JOIN LATERAL (
-    SELECT r.id, r.state FROM runs r WHERE r.session_id = s.id AND r.state IN ('queued', 'running', 'waiting') LIMIT 1
+    SELECT json_build_object('id', o.id, 'state', o.state) AS run
+    FROM runs o WHERE o.session_id = r.id AND o.state IN ('queued', 'running', 'waiting') LIMIT 1
 ) AS active ON true
 LEFT JOIN LATERAL (
-    SELECT r.id, r.state FROM runs r WHERE r.session_id = s.id ORDER BY r.session_id DESC, r.id DESC LIMIT 1
+    SELECT json_build_object('id', o.id, 'state', o.state) AS run
+    FROM runs o WHERE o.session_id = r.id ORDER BY o.session_id DESC, o.id DESC LIMIT 1
 ) AS last ON true
 LEFT JOIN LATERAL (
-    SELECT e.created_at FROM session_events e WHERE e.session_id = s.id ORDER BY e.session_id DESC, e.id DESC LIMIT 1
-) AS entry ON true
-ORDER BY s.id {"DESC" if newest_first else "ASC"}
-"""  # noqa: S608
-
-
-def _page_query(*, archived: bool, newest_first: bool) -> str:
-    """Active and archived sessions have separate partial indexes. The workspace is part of the bounds and of the order
-    so that only they fit: with `workspace_id = …`, PostgreSQL searched the sessions of all workspaces for the few of a
-    small one.
-
-    A search walks the same index and tests each title: docs/decisions/0020. Unlike LIKE, strpos gives % and _ no
-    special meaning."""
-    order = "DESC" if newest_first else "ASC"
-    page = f"""
-    SELECT id, workspace_id, title, model, settings, archived_at, revision, created_by, agent_id, agent_version,
-           overrides, forked_from_session_id, forked_from_event_id
-    FROM sessions
-    WHERE (workspace_id, id) BETWEEN (%s, %s) AND (%s, %s) AND archived_at IS {"NOT NULL" if archived else "NULL"}
-      AND (%s::text IS NULL OR strpos(lower(title), lower(%s::text)) > 0)
-    ORDER BY workspace_id {order}, id {order} LIMIT %s
-"""  # noqa: S608
-    return _list_query(page, newest_first=newest_first)
-
-
-_PAGES = {
-    (archived, newest_first): _page_query(archived=archived, newest_first=newest_first)
-    for archived in (True, False)
-    for newest_first in (True, False)
-}
+    SELECT e.created_at FROM session_events e WHERE e.session_id = r.id ORDER BY e.session_id DESC, e.id DESC LIMIT 1
+) AS entry ON true"""  # noqa: S608  built from constants
+# A search walks the same index and tests each title: docs/decisions/0020. Unlike LIKE, strpos gives % and _ no special
+# meaning.
+_TITLE_FILTER = "(%s::text IS NULL OR strpos(lower(title), lower(%s::text)) > 0)"
+_SESSIONS = Pages(
+    dict,
+    table="sessions",
+    columns=_LIST_COLUMNS,
+    joins=_LIST_JOINS,
+    filters={archived: f"{condition} AND {_TITLE_FILTER}" for archived, condition in ARCHIVED_FILTERS.items()},
+)
 # By ids that a search has found.
 _FOUND = {
-    newest_first: _list_query(
-        "SELECT * FROM sessions WHERE workspace_id = %s AND id = ANY (%s)", newest_first=newest_first
-    )
-    for newest_first in (True, False)
+    newest_first: f"""
+SELECT {_LIST_COLUMNS} FROM sessions r {_LIST_JOINS}
+WHERE r.workspace_id = %s AND r.id = ANY (%s) ORDER BY r.id {order}
+"""  # noqa: S608  built from constants
+    for newest_first, order in ((True, "DESC"), (False, "ASC"))
 }
 _DELETE = """
 WITH gone AS (DELETE FROM sessions WHERE workspace_id = %s AND id = %s RETURNING id)
@@ -223,21 +214,21 @@ async def follow_skills(
 
 async def get(connection: Connection, workspace_id: UUID, session_id: UUID, default_model: str) -> SessionBody | None:
     """As stored: fields that follow an agent have the values of when they were stored."""
-    row = await (await connection.execute(_GET, (workspace_id, session_id))).fetchone()
-    if row is None:
+    rows = await fetch_rows(connection, _GET, (workspace_id, session_id))
+    if not rows:
         return None
-    instructions, tool_policy, client_tools, limits, sandbox, mcp_servers, output_schema = row[16:23]
+    row = rows[0]
     return SessionBody(
-        **_fields(row[:16], default_model),
-        instructions=instructions,
-        tool_policy=msgspec.convert(tool_policy, dict[str, ToolRule]),
-        client_tools=msgspec.convert(client_tools, list[ToolSpec]),
-        limits=msgspec.convert(limits, Limits),
-        sandbox=msgspec.convert(sandbox, SandboxOptions | None),
-        mcp_servers=mcp_servers,
-        output_schema=output_schema,
-        usage=Usage(*row[23:27]),
-        forked_from=_origin(row[27], row[28]),
+        **_summary(row, default_model),
+        instructions=row["instructions"],
+        tool_policy=msgspec.convert(row["tool_policy"], dict[str, ToolRule]),
+        client_tools=msgspec.convert(row["client_tools"], list[ToolSpec]),
+        limits=msgspec.convert(row["limits"], Limits),
+        sandbox=msgspec.convert(row["sandbox"], SandboxOptions | None),
+        mcp_servers=row["mcp_servers"],
+        output_schema=row["output_schema"],
+        usage=as_record(Usage, row),
+        forked_from=msgspec.convert(row["forked_from"], ForkedFrom | None),
     )
 
 
@@ -246,23 +237,24 @@ async def page(
     workspace_id: UUID,
     start: UUID,
     count: int,
-    default_model: str,
     *,
+    default_model: str,
     archived: bool,
     search: str | None,
+    in_conversations: bool = False,
     newest_first: bool,
 ) -> list[ListedSession]:
-    """`count` sessions from `start` on, inclusive: either archived or active, whose title contains `search`."""
-    lowest, highest = bounds(start, newest_first=newest_first)
-    values = (workspace_id, lowest, workspace_id, highest, search, search, count)
-    rows = await (await connection.execute(_PAGES[archived, newest_first], values)).fetchall()
-    return [_listed(row, default_model) for row in rows]
-
-
-async def found(
-    connection: Connection, workspace_id: UUID, ids: list[UUID], default_model: str, *, newest_first: bool
-) -> list[ListedSession]:
-    rows = await (await connection.execute(_FOUND[newest_first], (workspace_id, ids))).fetchall()
+    """`count` sessions from `start` on, inclusive: either archived or active, whose title contains `search`, or whose
+    conversation matches it."""
+    if search is not None and in_conversations:
+        ids = await find(
+            connection, workspace_id, start, count, archived=archived, search=search, newest_first=newest_first
+        )
+        rows = await fetch_rows(connection, _FOUND[newest_first], (workspace_id, ids))
+    else:
+        rows = await _SESSIONS.page(
+            connection, workspace_id, start, count, search, search, filter_key=archived, newest_first=newest_first
+        )
     return [_listed(row, default_model) for row in rows]
 
 
@@ -277,8 +269,7 @@ async def delete(connection: Connection, workspace_id: UUID, session_id: UUID) -
 
 async def lock_deleted(connection: Connection) -> UUID | None:
     """A deleted session whose log still exists and that no other process is purging."""
-    row = await (await connection.execute(_DELETED)).fetchone()
-    return None if row is None else row[0]
+    return await fetch_value(connection, _DELETED)
 
 
 async def purge(connection: Connection, session_id: UUID, batch: int) -> bool:
@@ -292,8 +283,8 @@ async def purge(connection: Connection, session_id: UUID, batch: int) -> bool:
 
 
 async def tool_policy(connection: Connection, session_id: UUID) -> dict[str, ToolRule] | None:
-    row = await (await connection.execute(_TOOL_POLICY, (session_id,))).fetchone()
-    return None if row is None else msgspec.convert(row[0], dict[str, ToolRule])
+    """None if there is no such session."""
+    return msgspec.convert(await fetch_value(connection, _TOOL_POLICY, (session_id,)), dict[str, ToolRule] | None)
 
 
 async def settings(connection: Connection, session_id: UUID) -> StoredSettings | None:
@@ -359,44 +350,19 @@ def _stored(settings: ModelOptions) -> Jsonb:
     return Jsonb({name: value for name, value in msgspec.structs.asdict(settings).items() if value is not None})
 
 
-def _listed(row: tuple[Any, ...], default_model: str) -> ListedSession:
-    fields = _fields(row[:16], default_model)
-    active_id, active_state, last_id, last_state, last_event_at, *origin = row[16:]
-    if active_id is not None:
-        # The newest run may be a pending one.
-        last_id, last_state = active_id, active_state
-    return ListedSession(
-        **fields,
-        active_run=None if active_id is None else ActiveRun(active_id, active_state),
-        last_run=None if last_id is None else LastRun(last_id, RunState(last_state)),
-        forked_from=_origin(*origin),
-        # Events that a fork has copied are older than the fork.
-        last_activity_at=max(last_event_at or fields["created_at"], fields["created_at"]),
-    )
+def _listed(row: Row, default_model: str) -> ListedSession:
+    created = created_at(row["id"])
+    # Events that a fork has copied are older than the fork.
+    row["last_activity_at"] = max(row["last_activity_at"] or created, created)
+    return as_record(ListedSession, row | {"effective_model": _effective(row, default_model)})
 
 
-def _origin(session_id: UUID | None, event_id: int | None) -> ForkedFrom | None:
-    return None if session_id is None else ForkedFrom(session_id, event_id)
+def _summary(row: Row, default_model: str) -> dict[str, Any]:
+    return asdict(as_record(SessionSummary, row | {"effective_model": _effective(row, default_model)}))
 
 
-def _fields(row: tuple[Any, ...], default_model: str) -> dict[str, Any]:
-    session_id, workspace_id, title, model, settings, skills, archived_at, revision = row[:8]
-    agent_id, agent_version, agent_name, current_version, overrides, user_id, name, email = row[8:]
-    return {
-        "id": session_id,
-        "workspace_id": workspace_id,
-        "title": title,
-        "model": model,
-        "effective_model": default_model if model is None else model,
-        "settings": msgspec.convert(settings, ModelOptions),
-        "skills": msgspec.convert(skills or [], list[SessionSkill]),
-        "agent": None if agent_id is None else SessionAgent(agent_id, agent_version, agent_name, current_version),
-        "overrides": [ConfigurationField(field) for field in overrides],
-        "created_at": created_at(session_id),
-        "created_by": ActorBody(user_id, name, email),
-        "archived_at": archived_at,
-        "revision": revision,
-    }
+def _effective(row: Row, default_model: str) -> str:
+    return default_model if row["model"] is None else row["model"]
 
 
 _HAS_EVENT = "SELECT FROM session_events WHERE session_id = %s AND id = %s"
@@ -466,8 +432,7 @@ async def last_answers(connection: Connection, session_id: UUID, run_ids: Sequen
 
 
 async def new_event_ids(connection: Connection, count: int) -> list[int]:
-    rows = await (await connection.execute(_NEW_IDS, (count,))).fetchall()
-    return [event_id for (event_id,) in rows]
+    return await fetch_column(connection, _NEW_IDS, (count,))
 
 
 async def add_no_words(connection: Connection) -> None:
@@ -508,26 +473,20 @@ WHERE ctid = ANY (ARRAY(SELECT ctid FROM conversation_words WHERE session_id = %
 """
 
 
-def _walk_query(*, archived: bool, newest_first: bool) -> str:
-    """Reads the sessions in order and tests the texts of each. OFFSET 0 keeps PostgreSQL from collecting all matches
-    first; the query is made once, in a subquery of its own."""
-    order = "DESC" if newest_first else "ASC"
-    # All parts of the statement are constants.
-    return f"""
+# Reads the sessions in order and tests the texts of each. OFFSET 0 keeps PostgreSQL from collecting all matches first;
+# the query is made once, in a subquery of its own.
+_WALKS = {
+    (archived, newest_first): f"""
 SELECT id FROM sessions
-WHERE (workspace_id, id) BETWEEN (%s, %s) AND (%s, %s) AND archived_at IS {"NOT NULL" if archived else "NULL"}
+WHERE (workspace_id, id) BETWEEN (%s, %s) AND (%s, %s) AND {condition}
   AND EXISTS (
       SELECT FROM conversation_words w
       WHERE w.session_id = sessions.id AND w.words @@ (SELECT search_query(%s, %s)) OFFSET 0
   )
 ORDER BY workspace_id {order}, id {order} LIMIT %s
-"""  # noqa: S608
-
-
-_WALKS = {
-    (archived, newest_first): _walk_query(archived=archived, newest_first=newest_first)
-    for archived in (True, False)
-    for newest_first in (True, False)
+"""  # noqa: S608  built from constants
+    for archived, condition in ARCHIVED_FILTERS.items()
+    for newest_first, order in ((True, "DESC"), (False, "ASC"))
 }
 
 
@@ -547,32 +506,45 @@ async def find(
     All matches come from the index, which has no order. If there are too many to sort, matches are frequent, and the
     first sessions that have one are soon found in order."""
     lowest, highest = bounds(start, newest_first=newest_first)
-    among = (lowest, highest, archived, newest_first)
     try:
-        found = await _find(connection, workspace_id, search, among, count, max_matches)
+        found: list[UUID | None] = await fetch_column(connection, _MATCHING, (workspace_id, search, max_matches))
+        if found == [None]:
+            values = (workspace_id, lowest, workspace_id, highest, workspace_id, search, count)
+            found = await fetch_column(connection, _WALKS[archived, newest_first], values)
+        elif found:
+            found = await fetch_column(connection, _AMONG, (workspace_id, found, lowest, highest, archived))
     except driver_errors.TIMED_OUT as fault:
         raise errors.search_too_slow() from fault
-    return sorted(found, reverse=newest_first)[:count]
-
-
-async def _find(
-    connection: Connection,
-    workspace_id: UUID,
-    search: str,
-    among: tuple[UUID, UUID, bool, bool],
-    count: int,
-    max_matches: int,
-) -> list[UUID]:
-    lowest, highest, archived, newest_first = among
-    rows = await (await connection.execute(_MATCHING, (workspace_id, search, max_matches))).fetchall()
-    matching = [session_id for (session_id,) in rows]
-    if matching == [None]:
-        values = (workspace_id, lowest, workspace_id, highest, workspace_id, search, count)
-        rows = await (await connection.execute(_WALKS[archived, newest_first], values)).fetchall()
-    elif matching:
-        rows = await (await connection.execute(_AMONG, (workspace_id, matching, lowest, highest, archived))).fetchall()
-    return [session_id for (session_id,) in rows]
+    return sorted((one for one in found if one is not None), reverse=newest_first)[:count]
 
 
 async def purge_search(connection: Connection, session_id: UUID, batch: int) -> int:
     return (await connection.execute(_PURGE, (session_id, batch))).rowcount
+
+
+_ADD_TOKEN = """
+INSERT INTO session_tokens (id, session_id, api_key_id, secret_hash, prefix, label, may_resolve, expires_at)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
+"""
+_TOKENS = Records(
+    SessionTokenBody,
+    table="session_tokens",
+    scope="session_id",
+    columns="""r.id, r.session_id, r.prefix, r.label, r.may_resolve, r.api_key_id, r.expires_at, r.revoked_at,
+        actor(u) AS created_by""",
+    joins="JOIN api_keys k ON k.id = r.api_key_id JOIN users u ON u.id = k.created_by",
+)
+get_token = _TOKENS.get
+page_of_tokens = _TOKENS.page
+_REVOKE_TOKEN = """
+UPDATE session_tokens SET revoked_at = clock_timestamp() WHERE session_id = %s AND id = %s AND revoked_at IS NULL
+"""
+
+
+async def add_token(connection: Connection, token: NewSessionToken) -> None:
+    await connection.execute(_ADD_TOKEN, msgspec.structs.astuple(token))
+
+
+async def revoke_token(connection: Connection, session_id: UUID, token_id: UUID) -> bool:
+    """False if the token was revoked already."""
+    return (await connection.execute(_REVOKE_TOKEN, (session_id, token_id))).rowcount == 1

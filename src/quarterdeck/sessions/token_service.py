@@ -14,11 +14,11 @@ from quarterdeck.core.actors import CredentialKind, Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.operation import ErrorCase, operation
-from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.pages import PageRequest
 from quarterdeck.core.settings import KeySettings, TokenSettings
 from quarterdeck.db.database import Connection
 from quarterdeck.sessions import service as sessions
-from quarterdeck.sessions import token_store
+from quarterdeck.sessions import store
 from quarterdeck.sessions.token_model import (
     CreatedSessionTokenBody,
     CreateSessionTokenBody,
@@ -51,14 +51,7 @@ def token_expiry(requested: datetime | None, now: datetime, principal: Principal
 async def list_session_tokens(
     access: Access, call: Call[None], session_id: UUID, request: PageRequest
 ) -> SessionTokenPage:
-    async def show(connection: Connection, _: Principal, __: UUID) -> SessionTokenPage:
-        async def fetch(start: UUID, count: int) -> list[SessionTokenBody]:
-            return await token_store.page(connection, session_id, start, count, newest_first=request.newest_first)
-
-        return SessionTokenPage(*await take_page(request, fetch))
-
-    lookup = visible_session(call, session_id)
-    return await access.read(call, lookup, show)
+    return await access.page(call, visible_session(call, session_id), SessionTokenPage, request, store.page_of_tokens)
 
 
 @operation(
@@ -99,8 +92,8 @@ async def create_session_token(
             may_resolve=body.may_resolve,
             expires_at=expires_at,
         )
-        await token_store.add(connection, token)
-        stored = await token_store.get(connection, session_id, token.id)
+        await store.add_token(connection, token)
+        stored = await store.get_token(connection, session_id, token.id)
         assert stored is not None
         created = CreatedSessionTokenBody(**msgspec.structs.asdict(stored), token=secret.text)
         kept = msgspec.structs.replace(created, token=msgspec.UNSET)
@@ -125,11 +118,9 @@ async def revoke_session_token(
 
     async def effect(connection: Connection, _: Principal, token: SessionTokenBody, __: None) -> Made:
         await block_credentials(connection, [token.id])
-        changed = await token_store.revoke(connection, session_id, token.id)
-        revoked = await token_store.get(connection, session_id, token.id)
-        if revoked is None:
-            # Deleted with its session after the lookup.
-            raise errors.not_found("session token")
+        changed = await store.revoke_token(connection, session_id, token.id)
+        # Deleted with its session after the lookup.
+        revoked = errors.existing(await store.get_token(connection, session_id, token.id), "session token")
         return Made(
             shown=revoked,
             kept=revoked,
@@ -158,9 +149,6 @@ def _visible_token(call: Call[None], session_id: UUID, token_id: UUID) -> Lookup
 
     async def lookup(connection: Connection, principal: Principal) -> SessionTokenBody:
         await lookup_session(connection, principal)
-        token = await token_store.get(connection, session_id, token_id)
-        if token is None:
-            raise errors.not_found("session token")
-        return token
+        return errors.existing(await store.get_token(connection, session_id, token_id), "session token")
 
     return lookup

@@ -19,7 +19,7 @@ from quarterdeck.core.settings import BundleSettings
 from quarterdeck.db.database import Database
 from quarterdeck.http.downloads import DownloadContent, Downloads, safe_name
 from quarterdeck.http.request import BYTES, GZIP, Request
-from quarterdeck.skills import rules, service
+from quarterdeck.skills import service
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.model import (
     SkillVersionBody,
@@ -51,7 +51,7 @@ class SkillFileQuery(Query, frozen=True):
     refusals=(
         ErrorCase(
             "archived",
-            errors.conflict(rules.ARCHIVED),
+            errors.conflict(service.rules.archived),
             "The skill is archived.",
             "Unarchive it by setting `archived` to false.",
         ),

@@ -59,16 +59,6 @@ class ChangeSkillBody(Struct, frozen=True):
             force_setattr(self, "name", plain_name(self.name))
 
 
-class SkillState(Struct, frozen=True):
-    """The fields of a skill that can change, read while its row is locked."""
-
-    revision: int
-    name: str
-    latest_version: int
-    default_version: int | None
-    archived: bool
-
-
 class SkillVersionBody(Struct, frozen=True):
     id: UUID
     skill_id: UUID

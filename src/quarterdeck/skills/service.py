@@ -1,6 +1,6 @@
 """Operations on skills and their versions."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import cast
 from uuid import UUID
 
@@ -18,11 +18,12 @@ from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.operation import ErrorCase, operation
-from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.pages import PageRequest
 from quarterdeck.core.queries import ArchivedQuery, VersionsQuery
 from quarterdeck.core.settings import BundleSettings
+from quarterdeck.core.versioned import VersionRules
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.skills import rules, store
+from quarterdeck.skills import store
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.model import (
     BundleError,
@@ -33,20 +34,22 @@ from quarterdeck.skills.model import (
     SkillFile,
     SkillManifest,
     SkillPage,
-    SkillState,
     SkillVersionBody,
-    SkillVersionItem,
     SkillVersionPage,
     StoredBundle,
     StoredVersion,
-    UsableVersion,
 )
 from quarterdeck.skills.uploads import Uploads
 from quarterdeck.skills.version_diff import Comparison, compare
 
+rules = VersionRules("A skill")
+_IN_USE = (
+    "This skill is used by a session or a version of an agent. Archive it instead, or remove it from its sessions. "
+    "Versions of agents keep their skills."
+)
 _NAME_TAKEN = ErrorCase(
     "name_taken",
-    errors.conflict(rules.NAME_TAKEN),
+    errors.conflict(rules.name_taken),
     "Another active skill of the workspace has this name.",
     "Choose another name, or push a version to that skill.",
 )
@@ -82,14 +85,7 @@ async def create_skill(changes: Changes, call: Call[CreateSkillBody]) -> Answer[
     cursor_must_exist=False,
 )
 async def list_skills(access: Access, call: Call[None], request: PageRequest, query: ArchivedQuery) -> SkillPage:
-    async def show(connection: Connection, _: Principal, workspace_id: UUID) -> SkillPage:
-        async def fetch(start: UUID, count: int) -> list[SkillBody]:
-            first = request.newest_first
-            return await store.page(connection, workspace_id, start, count, archived=query.archived, newest_first=first)
-
-        return SkillPage(*await take_page(request, fetch))
-
-    return await access.read(call, visible_workspace(call), show)
+    return await access.page(call, visible_workspace(call), SkillPage, request, store.page, filter_key=query.archived)
 
 
 @operation(
@@ -120,7 +116,7 @@ async def change_skill(changes: Changes, call: Call[ChangeSkillBody], skill_id: 
     async def effect(connection: Connection, principal: Principal, _: SkillBody, body: ChangeSkillBody) -> Made:
         workspace_id = principal.workspace_id
         # A separate statement, so that the next one sees what the previous holder of the lock committed.
-        state = _existing(await store.lock(connection, workspace_id, skill_id))
+        state = errors.existing(await store.lock(connection, workspace_id, skill_id), "skill")
         call.check_unchanged(state.revision)
         changes = rules.changed(state, body)
         new = msgspec.structs.replace(state, **changes)
@@ -152,7 +148,7 @@ async def change_skill(changes: Changes, call: Call[ChangeSkillBody], skill_id: 
     refusals=(
         ErrorCase(
             "in_use",
-            errors.conflict(rules.IN_USE),
+            errors.conflict(_IN_USE),
             "A session or a version of an agent uses the skill.",
             "Archive the skill, or remove it from its sessions. Versions of agents keep their skills.",
         ),
@@ -163,10 +159,11 @@ async def delete_skill(changes: Changes, call: Call[None], skill_id: UUID) -> An
 
     async def effect(connection: Connection, principal: Principal, _: SkillBody, __: None) -> Made:
         workspace_id = principal.workspace_id
-        state = _existing(await store.lock_to_delete(connection, workspace_id, skill_id))
+        state = errors.existing(await store.lock_to_delete(connection, workspace_id, skill_id), "skill")
         call.check_unchanged(state.revision)
         # A statement of its own: it must see sessions and versions that were committed while the lock was waited for.
-        rules.check_unused(in_use=await store.is_in_use(connection, workspace_id, skill_id))
+        if await store.is_in_use(connection, workspace_id, skill_id):
+            raise errors.conflict(_IN_USE)
         await store.delete(connection, workspace_id, skill_id)
         detail = {"name": state.name, "latest_version": state.latest_version or None}
         return Made(shown=None, kept=None, object_id=skill_id, object_name=state.name, detail=detail)
@@ -202,9 +199,8 @@ async def push_skill_version(
 
     async def effect(connection: Connection, principal: Principal, _: SkillBody, __: str) -> Made:
         version_id, workspace_id = new_id(), principal.workspace_id
-        before = _existing(
-            await store.add_version(connection, version_id, workspace_id, skill_id, bundle, principal.user_id)
-        )
+        added = await store.add_version(connection, version_id, workspace_id, skill_id, bundle, principal.user_id)
+        before = errors.existing(added, "skill")
         # Raising rolls the new version back.
         call.check_unchanged(before.revision)
         rules.check_takes_versions(before)
@@ -228,14 +224,8 @@ async def push_skill_version(
 async def list_skill_versions(
     access: Access, call: Call[None], skill_id: UUID, request: PageRequest
 ) -> SkillVersionPage:
-    async def show(connection: Connection, _: Principal, __: SkillBody) -> SkillVersionPage:
-        async def fetch(start: UUID, count: int) -> list[SkillVersionItem]:
-            return await store.versions(connection, skill_id, start, count, newest_first=request.newest_first)
-
-        return SkillVersionPage(*await take_page(request, fetch))
-
     lookup = visible_record(call, "skill", store.get, skill_id)
-    return await access.read(call, lookup, show)
+    return await access.page(call, lookup, SkillVersionPage, request, store.versions)
 
 
 @operation(
@@ -303,20 +293,8 @@ def file_of(bundle: StoredBundle, path: str) -> SkillFile:
     raise errors.not_found("file")
 
 
-async def of_session(connection: Connection, session_id: UUID) -> list[UsableVersion]:
-    return await store.of_session(connection, session_id)
-
-
-async def used_versions(
-    connection: Connection, workspace_id: UUID, wanted: Sequence[tuple[UUID, int]]
-) -> list[UsableVersion]:
-    """Those that exist, by skill and number, in any order."""
-    return await store.used_versions(connection, workspace_id, wanted)
-
-
-async def stored_archives(connection: Connection, sha256s: Sequence[str]) -> set[str]:
-    """Those of the archives that a version of a skill still has, in any workspace."""
-    return await store.stored_archives(connection, sha256s)
+# For other packages, which use no store of this one.
+of_session, used_versions, stored_archives = store.of_session, store.used_versions, store.stored_archives
 
 
 async def files_of(connection: Connection, workspace_id: UUID, skill_id: UUID, version: int) -> list[SkillFile]:
@@ -337,14 +315,7 @@ async def check_usable(connection: Connection, workspace_id: UUID, skill_id: UUI
 async def _check_name_free(connection: Connection, workspace_id: UUID, name: str) -> None:
     """For a clear message. Of two concurrent changes the index refuses the second, which then comes here again."""
     if await store.is_name_taken(connection, workspace_id, name):
-        raise errors.conflict(rules.NAME_TAKEN)
-
-
-def _existing(state: SkillState | None) -> SkillState:
-    """The skill may have been deleted since the check of visibility."""
-    if state is None:
-        raise errors.not_found("skill")
-    return state
+        raise errors.conflict(rules.name_taken)
 
 
 async def _versions(access: Access, call: Call[None], skill_id: UUID, *numbers: int) -> list[StoredVersion]:

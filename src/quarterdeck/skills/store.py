@@ -1,21 +1,18 @@
 """Skills, their versions, and the rows of stored archives."""
 
 from collections.abc import Sequence
-from typing import Any
 from uuid import UUID
 
 import msgspec
 from msgspec import Raw
 
 from quarterdeck.blobs.model import Blob
-from quarterdeck.core.actors import ActorBody
-from quarterdeck.core.ids import created_at
-from quarterdeck.core.pages import bounds
+from quarterdeck.core.versioned import VersionedState
 from quarterdeck.db.database import Connection
+from quarterdeck.db.records import ARCHIVED_FILTERS, Records, VersionPages, fetch_bool, fetch_column, fetch_record
 from quarterdeck.skills.model import (
     Bundle,
     SkillBody,
-    SkillState,
     SkillVersionBody,
     SkillVersionItem,
     StoredVersion,
@@ -23,80 +20,33 @@ from quarterdeck.skills.model import (
 )
 
 _ADD = "INSERT INTO skills (id, workspace_id, name, created_by) VALUES (%s, %s, %s, %s)"
-_GET = """
-SELECT s.id, s.workspace_id, s.name, v.frontmatter->>'description', s.latest_version, s.default_version, s.revision,
-       s.archived_at, u.id, u.display_name, u.email
-FROM skills s JOIN users u ON u.id = s.created_by
-LEFT JOIN skill_versions v ON v.skill_id = s.id AND v.version = coalesce(s.default_version, s.latest_version)
-WHERE s.workspace_id = %s AND s.id = %s
-"""
-# From the partial index of the list: the workspace is part of the bounds and of the order, so that PostgreSQL uses no
-# other index.
-_ACTIVE_NEWEST_FIRST = """
-SELECT s.id, s.workspace_id, s.name, v.frontmatter->>'description', s.latest_version, s.default_version, s.revision,
-       s.archived_at, u.id, u.display_name, u.email
-FROM (
-    SELECT * FROM skills
-    WHERE (workspace_id, id) > (%s, %s) AND (workspace_id, id) < (%s, %s) AND archived_at IS NULL
-    ORDER BY workspace_id DESC, id DESC LIMIT %s
-) AS s JOIN users u ON u.id = s.created_by
-LEFT JOIN skill_versions v ON v.skill_id = s.id AND v.version = coalesce(s.default_version, s.latest_version)
-ORDER BY s.id DESC
-"""
-_ACTIVE_OLDEST_FIRST = """
-SELECT s.id, s.workspace_id, s.name, v.frontmatter->>'description', s.latest_version, s.default_version, s.revision,
-       s.archived_at, u.id, u.display_name, u.email
-FROM (
-    SELECT * FROM skills
-    WHERE (workspace_id, id) > (%s, %s) AND (workspace_id, id) < (%s, %s) AND archived_at IS NULL
-    ORDER BY workspace_id, id LIMIT %s
-) AS s JOIN users u ON u.id = s.created_by
-LEFT JOIN skill_versions v ON v.skill_id = s.id AND v.version = coalesce(s.default_version, s.latest_version)
-ORDER BY s.id
-"""
-_ARCHIVED_NEWEST_FIRST = """
-SELECT s.id, s.workspace_id, s.name, v.frontmatter->>'description', s.latest_version, s.default_version, s.revision,
-       s.archived_at, u.id, u.display_name, u.email
-FROM (
-    SELECT * FROM skills
-    WHERE (workspace_id, id) > (%s, %s) AND (workspace_id, id) < (%s, %s) AND archived_at IS NOT NULL
-    ORDER BY workspace_id DESC, id DESC LIMIT %s
-) AS s JOIN users u ON u.id = s.created_by
-LEFT JOIN skill_versions v ON v.skill_id = s.id AND v.version = coalesce(s.default_version, s.latest_version)
-ORDER BY s.id DESC
-"""
-_ARCHIVED_OLDEST_FIRST = """
-SELECT s.id, s.workspace_id, s.name, v.frontmatter->>'description', s.latest_version, s.default_version, s.revision,
-       s.archived_at, u.id, u.display_name, u.email
-FROM (
-    SELECT * FROM skills
-    WHERE (workspace_id, id) > (%s, %s) AND (workspace_id, id) < (%s, %s) AND archived_at IS NOT NULL
-    ORDER BY workspace_id, id LIMIT %s
-) AS s JOIN users u ON u.id = s.created_by
-LEFT JOIN skill_versions v ON v.skill_id = s.id AND v.version = coalesce(s.default_version, s.latest_version)
-ORDER BY s.id
-"""
+_SKILLS = Records(
+    SkillBody,
+    table="skills",
+    # A block scalar of YAML ends with a line break.
+    columns="""r.id, r.workspace_id, r.name, btrim(v.frontmatter->>'description', E' \\t\\r\\n') AS description,
+        nullif(r.latest_version, 0) AS latest_version, r.default_version, r.revision, r.archived_at,
+        actor(u) AS created_by""",
+    joins="""JOIN users u ON u.id = r.created_by
+        LEFT JOIN skill_versions v
+            ON v.skill_id = r.id AND v.version = coalesce(r.default_version, r.latest_version)""",
+    filters=ARCHIVED_FILTERS,
+)
+get, page = _SKILLS.get, _SKILLS.page
 _CHANGE = """
 UPDATE skills
 SET name = %s, default_version = %s, revision = revision + 1,
     archived_at = CASE WHEN %s THEN coalesce(archived_at, clock_timestamp()) END
 WHERE workspace_id = %s AND id = %s
 """
-# By number: the order of ids depends on the clocks of several processes.
-_VERSIONS_NEWEST_FIRST = """
-SELECT v.id, v.skill_id, v.version, v.bundle_bytes, v.frontmatter::text, u.id, u.display_name, u.email
-FROM skill_versions v JOIN users u ON u.id = v.created_by
-WHERE v.skill_id = %s
-  AND v.version <= coalesce((SELECT version FROM skill_versions WHERE skill_id = %s AND id = %s), 2147483647)
-ORDER BY v.version DESC LIMIT %s
-"""
-_VERSIONS_OLDEST_FIRST = """
-SELECT v.id, v.skill_id, v.version, v.bundle_bytes, v.frontmatter::text, u.id, u.display_name, u.email
-FROM skill_versions v JOIN users u ON u.id = v.created_by
-WHERE v.skill_id = %s
-  AND v.version >= coalesce((SELECT version FROM skill_versions WHERE skill_id = %s AND id = %s), 1)
-ORDER BY v.version LIMIT %s
-"""
+_VERSIONS = VersionPages(
+    SkillVersionItem,
+    table="skill_versions",
+    owner="skill_id",
+    columns="r.id, r.skill_id, r.version, r.bundle_bytes, r.frontmatter, actor(u) AS created_by",
+    joins="JOIN users u ON u.id = r.created_by",
+)
+versions = _VERSIONS.page
 _VERSION = """
 SELECT v.id, v.skill_id, v.version, v.bundle_bytes, v.frontmatter::text, v.manifest::text, s.name,
        b.sha256, b.generation
@@ -125,12 +75,12 @@ JOIN blobs b ON b.sha256 = v.bundle_sha256
 """
 _STORED_ARCHIVES = "SELECT DISTINCT bundle_sha256 FROM skill_versions WHERE bundle_sha256 = ANY (%s)"
 _LOCK = """
-SELECT revision, name, latest_version, default_version, archived_at IS NOT NULL
+SELECT revision, name, latest_version, default_version, archived_at IS NOT NULL AS archived
 FROM skills WHERE workspace_id = %s AND id = %s FOR NO KEY UPDATE
 """
 # Conflicts with _USABLE and with foreign keys: no further session or version of an agent can start to use the skill.
 _LOCK_TO_DELETE = """
-SELECT revision, name, latest_version, default_version, archived_at IS NOT NULL
+SELECT revision, name, latest_version, default_version, archived_at IS NOT NULL AS archived
 FROM skills WHERE workspace_id = %s AND id = %s FOR UPDATE
 """
 _NAME_TAKEN = """
@@ -159,31 +109,12 @@ WITH numbered AS (
         (id, skill_id, version, bundle_sha256, bundle_bytes, frontmatter, manifest, created_by)
     SELECT %s, id, latest_version, %s, %s, %s, %s, %s FROM numbered
 )
-SELECT revision - 1, name, latest_version - 1, default_version, archived FROM numbered
+SELECT revision - 1 AS revision, name, latest_version - 1 AS latest_version, default_version, archived FROM numbered
 """
 
 
 async def add(connection: Connection, skill_id: UUID, workspace_id: UUID, name: str, user_id: UUID) -> None:
     await connection.execute(_ADD, (skill_id, workspace_id, name, user_id))
-
-
-async def get(connection: Connection, workspace_id: UUID, skill_id: UUID) -> SkillBody | None:
-    row = await (await connection.execute(_GET, (workspace_id, skill_id))).fetchone()
-    return None if row is None else _body(row)
-
-
-async def page(
-    connection: Connection, workspace_id: UUID, start: UUID, count: int, *, archived: bool, newest_first: bool
-) -> list[SkillBody]:
-    """`count` skills after the position of `start`, which may have been deleted, archived or restored."""
-    if archived:
-        query = _ARCHIVED_NEWEST_FIRST if newest_first else _ARCHIVED_OLDEST_FIRST
-    else:
-        query = _ACTIVE_NEWEST_FIRST if newest_first else _ACTIVE_OLDEST_FIRST
-    lowest, highest = bounds(start, newest_first=newest_first)
-    values = (workspace_id, lowest, workspace_id, highest, count)
-    rows = await (await connection.execute(query, values)).fetchall()
-    return [_body(row) for row in rows]
 
 
 async def change(
@@ -196,26 +127,6 @@ async def change(
     archived: bool,
 ) -> None:
     await connection.execute(_CHANGE, (name, default_version, archived, workspace_id, skill_id))
-
-
-async def versions(
-    connection: Connection, skill_id: UUID, start: UUID, count: int, *, newest_first: bool
-) -> list[SkillVersionItem]:
-    """`count` versions from that with the id `start` on, itself included; from the first where there is none."""
-    query = _VERSIONS_NEWEST_FIRST if newest_first else _VERSIONS_OLDEST_FIRST
-    rows = await (await connection.execute(query, (skill_id, skill_id, start, count))).fetchall()
-    return [
-        SkillVersionItem(
-            id=version_id,
-            skill_id=of_skill,
-            version=number,
-            bundle_bytes=bundle_bytes,
-            frontmatter=Raw(frontmatter.encode()),
-            created_at=created_at(version_id),
-            created_by=ActorBody(*actor),
-        )
-        for version_id, of_skill, number, bundle_bytes, frontmatter, *actor in rows
-    ]
 
 
 async def version(connection: Connection, workspace_id: UUID, skill_id: UUID, number: int) -> StoredVersion | None:
@@ -237,19 +148,19 @@ async def usable(connection: Connection, workspace_id: UUID, skill_id: UUID) -> 
 
 
 async def of_session(connection: Connection, session_id: UUID) -> list[UsableVersion]:
-    rows = await (await connection.execute(_OF_SESSION, (session_id,))).fetchall()
-    return [_usable_version(*row) for row in rows]
+    return [_usable_version(*row) for row in await (await connection.execute(_OF_SESSION, (session_id,))).fetchall()]
 
 
 async def stored_archives(connection: Connection, sha256s: Sequence[str]) -> set[str]:
+    """Those of the archives that a version of a skill still has, in any workspace."""
     wanted = [bytes.fromhex(sha256) for sha256 in sha256s]
-    return {row[0].hex() for row in await (await connection.execute(_STORED_ARCHIVES, (wanted,))).fetchall()}
+    return {sha256.hex() for sha256 in await fetch_column(connection, _STORED_ARCHIVES, (wanted,))}
 
 
 async def used_versions(
     connection: Connection, workspace_id: UUID, wanted: Sequence[tuple[UUID, int]]
 ) -> list[UsableVersion]:
-    """Those that exist, in any order."""
+    """Those that exist, by skill and number, in any order."""
     values = ([skill_id for skill_id, _ in wanted], [number for _, number in wanted], workspace_id)
     rows = await (await connection.execute(_USED_VERSIONS, values)).fetchall()
     return [_usable_version(*row) for row in rows]
@@ -261,27 +172,23 @@ def _usable_version(
     return UsableVersion(skill_id, version, name, description, Blob(sha256.hex(), generation))
 
 
-async def lock(connection: Connection, workspace_id: UUID, skill_id: UUID) -> SkillState | None:
+async def lock(connection: Connection, workspace_id: UUID, skill_id: UUID) -> VersionedState | None:
     """Locks the skill until the transaction ends. None: it was deleted."""
-    row = await (await connection.execute(_LOCK, (workspace_id, skill_id))).fetchone()
-    return None if row is None else SkillState(*row)
+    return await fetch_record(connection, VersionedState, _LOCK, (workspace_id, skill_id))
 
 
-async def lock_to_delete(connection: Connection, workspace_id: UUID, skill_id: UUID) -> SkillState | None:
+async def lock_to_delete(connection: Connection, workspace_id: UUID, skill_id: UUID) -> VersionedState | None:
     """Waits for sessions that start to use the skill, and then keeps further ones from it. None: it was deleted."""
-    row = await (await connection.execute(_LOCK_TO_DELETE, (workspace_id, skill_id))).fetchone()
-    return None if row is None else SkillState(*row)
+    return await fetch_record(connection, VersionedState, _LOCK_TO_DELETE, (workspace_id, skill_id))
 
 
 async def is_name_taken(connection: Connection, workspace_id: UUID, name: str) -> bool:
     """By an active skill."""
-    row = await (await connection.execute(_NAME_TAKEN, (workspace_id, name))).fetchone()
-    return row is not None and row[0]
+    return await fetch_bool(connection, _NAME_TAKEN, (workspace_id, name))
 
 
 async def is_in_use(connection: Connection, workspace_id: UUID, skill_id: UUID) -> bool:
-    row = await (await connection.execute(_IN_USE, (workspace_id, skill_id))).fetchone()
-    return row is not None and row[0]
+    return await fetch_bool(connection, _IN_USE, (workspace_id, skill_id))
 
 
 async def delete(connection: Connection, workspace_id: UUID, skill_id: UUID) -> None:
@@ -291,37 +198,13 @@ async def delete(connection: Connection, workspace_id: UUID, skill_id: UUID) -> 
 
 async def add_version(
     connection: Connection, version_id: UUID, workspace_id: UUID, skill_id: UUID, bundle: Bundle, user_id: UUID
-) -> SkillState | None:
+) -> VersionedState | None:
     """Returns the skill as it was before, or None if it was deleted. The version's number is `latest_version + 1`."""
-    cursor = await connection.execute(
-        _ADD_VERSION,
-        (
-            workspace_id,
-            skill_id,
-            version_id,
-            bytes.fromhex(bundle.manifest.archive_sha256),
-            bundle.bundle_bytes,
-            msgspec.json.encode(bundle.frontmatter).decode(),
-            msgspec.json.encode(bundle.manifest).decode(),
-            user_id,
-        ),
+    stored = (
+        bytes.fromhex(bundle.manifest.archive_sha256),
+        bundle.bundle_bytes,
+        msgspec.json.encode(bundle.frontmatter).decode(),
+        msgspec.json.encode(bundle.manifest).decode(),
     )
-    row = await cursor.fetchone()
-    return None if row is None else SkillState(*row)
-
-
-def _body(row: tuple[Any, ...]) -> SkillBody:
-    skill_id, workspace_id, name, description, latest_version, default_version, revision, archived_at, *actor = row
-    return SkillBody(
-        id=skill_id,
-        workspace_id=workspace_id,
-        name=name,
-        # A block scalar ends with a line break.
-        description=None if description is None else description.strip(),
-        latest_version=latest_version or None,
-        default_version=default_version,
-        revision=revision,
-        archived_at=archived_at,
-        created_at=created_at(skill_id),
-        created_by=ActorBody(*actor),
-    )
+    values = (workspace_id, skill_id, version_id, *stored, user_id)
+    return await fetch_record(connection, VersionedState, _ADD_VERSION, values)

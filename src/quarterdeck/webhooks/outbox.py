@@ -14,9 +14,7 @@ from quarterdeck.db.database import Connection
 from quarterdeck.webhooks import store
 from quarterdeck.webhooks.model import TEST_EVENT, NewDelivery, TestData, WebhookEvent, WebhookMessage
 
-
-async def subscribers(connection: Connection, workspace_id: UUID, event: WebhookEvent) -> list[UUID]:
-    return await store.subscribers(connection, workspace_id, event)
+subscribers = store.subscribers
 
 
 async def add_deliveries(

@@ -1,5 +1,6 @@
 """Operations on webhooks and their deliveries."""
 
+from functools import partial
 from typing import Annotated, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -15,11 +16,11 @@ from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import LOWEST_ID, new_id
 from quarterdeck.core.operation import ErrorCase, Query, operation
-from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.pages import PageRequest
 from quarterdeck.core.secret_encryption import EncryptionKeyError, SecretCipher
 from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.db.walks import BatchResult, walk
+from quarterdeck.db.walks import walk
 from quarterdeck.outbound.rules import read_url
 from quarterdeck.webhooks import outbox, rules, signatures, store
 from quarterdeck.webhooks.model import (
@@ -59,13 +60,7 @@ _DISABLED = ErrorCase(
     cursor_must_exist=False,
 )
 async def list_webhooks(access: Access, call: Call[None], request: PageRequest) -> WebhookPage:
-    async def show(connection: Connection, _: Principal, workspace_id: UUID) -> WebhookPage:
-        async def fetch(start: UUID, count: int) -> list[WebhookBody]:
-            return await store.page(connection, workspace_id, start, count, newest_first=request.newest_first)
-
-        return WebhookPage(*await take_page(request, fetch))
-
-    return await access.read(call, visible_workspace(call), show)
+    return await access.page(call, visible_workspace(call), WebhookPage, request, store.page)
 
 
 @operation(
@@ -248,15 +243,9 @@ async def test_webhook(changes: Changes, call: Call[None], webhook_id: UUID) -> 
 async def list_webhook_deliveries(
     access: Access, call: Call[None], webhook_id: UUID, request: PageRequest, query: DeliveryQuery
 ) -> WebhookDeliveryPage:
-    async def show(connection: Connection, _: Principal, __: WebhookBody) -> WebhookDeliveryPage:
-        async def fetch(start: UUID, count: int) -> list[WebhookDeliveryBody]:
-            order = request.newest_first
-            return await store.page_of_deliveries(connection, webhook_id, query.state, start, count, newest_first=order)
-
-        return WebhookDeliveryPage(*await take_page(request, fetch))
-
     lookup = visible_record(call, "webhook", store.get, webhook_id)
-    return await access.read(call, lookup, show)
+    deliveries = store.page_of_deliveries
+    return await access.page(call, lookup, WebhookDeliveryPage, request, deliveries, state=query.state)
 
 
 @operation(
@@ -301,18 +290,12 @@ async def reencrypt_webhooks(connection: Connection, cipher: SecretCipher) -> in
 
 async def sweep_deliveries(database: Database, days: int, shortest_days: int, batch: int) -> int:
     """`days`: the retention of the server. `shortest_days`: of all workspaces."""
-
-    async def delete(connection: Connection, after: UUID) -> BatchResult:
-        return await store.delete_old(connection, after, days, shortest_days, batch)
-
+    delete = partial(store.delete_old, days=days, shortest_days=shortest_days, batch=batch)
     return await walk(database, delete, LOWEST_ID, batch)
 
 
 async def _stored(connection: Connection, workspace_id: UUID, webhook_id: UUID) -> WebhookBody:
-    webhook = await store.get(connection, workspace_id, webhook_id)
-    if webhook is None:
-        raise errors.not_found("webhook")
-    return webhook
+    return errors.existing(await store.get(connection, workspace_id, webhook_id), "webhook")
 
 
 async def _locked(connection: Connection, call: Call[Body], principal: Principal, webhook_id: UUID) -> WebhookBody:
@@ -326,10 +309,7 @@ async def _locked(connection: Connection, call: Call[Body], principal: Principal
 async def _delivery(
     connection: Connection, workspace_id: UUID, webhook_id: UUID, delivery_id: UUID
 ) -> WebhookDeliveryBody:
-    delivery = await store.get_delivery(connection, workspace_id, webhook_id, delivery_id)
-    if delivery is None:
-        raise errors.not_found("delivery")
-    return delivery
+    return errors.existing(await store.get_delivery(connection, workspace_id, webhook_id, delivery_id), "delivery")
 
 
 def _made_with_secret(webhook: WebhookBody, secret: bytes, **detail: object) -> Made:

@@ -1,15 +1,13 @@
 """SQL of webhooks. Secrets are encrypted before they get here."""
 
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Any
 from uuid import UUID
 
-from quarterdeck.core.actors import ActorBody
-from quarterdeck.core.ids import created_at
-from quarterdeck.core.pages import bounds
+from msgspec.structs import astuple
+
 from quarterdeck.db.database import Connection
-from quarterdeck.db.walks import BatchResult
+from quarterdeck.db.records import Pages, Records, fetch_column, fetch_int
+from quarterdeck.db.walks import BatchResult, fetch_step
 from quarterdeck.webhooks.model import (
     Claimed,
     DeliveryOutcome,
@@ -28,29 +26,15 @@ _ADD = """
 INSERT INTO webhooks (id, workspace_id, url, host, events, description, secret, created_by)
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
 """
-_GET = """
-SELECT w.id, w.url, w.events, w.description, w.enabled, w.disabled_reason, w.previous_secret_expires_at, w.revision,
-       u.id, u.display_name, u.email
-FROM webhooks w JOIN users u ON u.id = w.created_by
-WHERE w.workspace_id = %s AND w.id = %s
-"""
+_WEBHOOKS = Records(
+    WebhookBody,
+    table="webhooks",
+    columns="""r.id, r.url, r.events, r.description, r.enabled, r.disabled_reason, r.previous_secret_expires_at,
+        r.revision, actor(u) AS created_by""",
+    joins="JOIN users u ON u.id = r.created_by",
+)
+get, page = _WEBHOOKS.get, _WEBHOOKS.page
 _LOCK = "SELECT FROM webhooks WHERE workspace_id = %s AND id = %s FOR UPDATE"
-# The workspace is part of the bounds and of the order, so that the planner can use only the matching index: as in
-# api_keys/store.py.
-_NEWEST_FIRST = """
-SELECT w.id, w.url, w.events, w.description, w.enabled, w.disabled_reason, w.previous_secret_expires_at, w.revision,
-       u.id, u.display_name, u.email
-FROM webhooks w JOIN users u ON u.id = w.created_by
-WHERE (w.workspace_id, w.id) BETWEEN (%s, %s) AND (%s, %s)
-ORDER BY w.workspace_id DESC, w.id DESC LIMIT %s
-"""
-_OLDEST_FIRST = """
-SELECT w.id, w.url, w.events, w.description, w.enabled, w.disabled_reason, w.previous_secret_expires_at, w.revision,
-       u.id, u.display_name, u.email
-FROM webhooks w JOIN users u ON u.id = w.created_by
-WHERE (w.workspace_id, w.id) BETWEEN (%s, %s) AND (%s, %s)
-ORDER BY w.workspace_id, w.id LIMIT %s
-"""
 # A change restarts the period after which a failing webhook is disabled.
 _CHANGE = """
 UPDATE webhooks
@@ -92,47 +76,16 @@ async def lock_workspace(connection: Connection, workspace_id: UUID) -> None:
 
 
 async def count(connection: Connection, workspace_id: UUID) -> int:
-    row = await (await connection.execute(_COUNT, (workspace_id,))).fetchone()
-    assert row is not None
-    found: int = row[0]
-    return found
+    return await fetch_int(connection, _COUNT, (workspace_id,))
 
 
 async def add(connection: Connection, webhook: NewWebhook) -> None:
-    await connection.execute(
-        _ADD,
-        (
-            webhook.id,
-            webhook.workspace_id,
-            webhook.url,
-            webhook.host,
-            [str(event) for event in webhook.events],
-            webhook.description,
-            webhook.secret,
-            webhook.created_by,
-        ),
-    )
-
-
-async def get(connection: Connection, workspace_id: UUID, webhook_id: UUID) -> WebhookBody | None:
-    row = await (await connection.execute(_GET, (workspace_id, webhook_id))).fetchone()
-    return None if row is None else _body(row)
+    await connection.execute(_ADD, astuple(webhook))
 
 
 async def lock(connection: Connection, workspace_id: UUID, webhook_id: UUID) -> None:
     """A separate statement, so that the next read sees what the previous holder of the lock committed."""
     await connection.execute(_LOCK, (workspace_id, webhook_id))
-
-
-async def page(
-    connection: Connection, workspace_id: UUID, start: UUID, count: int, *, newest_first: bool
-) -> list[WebhookBody]:
-    """`count` webhooks from `start`, inclusive."""
-    query = _NEWEST_FIRST if newest_first else _OLDEST_FIRST
-    lowest, highest = bounds(start, newest_first=newest_first)
-    values = (workspace_id, lowest, workspace_id, highest, count)
-    rows = await (await connection.execute(query, values)).fetchall()
-    return [_body(row) for row in rows]
 
 
 async def change(connection: Connection, workspace_id: UUID, webhook: WebhookBody, host: str | None) -> None:
@@ -155,8 +108,7 @@ async def delete(connection: Connection, workspace_id: UUID, webhook_id: UUID) -
 
 
 async def subscribers(connection: Connection, workspace_id: UUID, event: WebhookEvent) -> list[UUID]:
-    rows = await (await connection.execute(_SUBSCRIBERS, (workspace_id, event))).fetchall()
-    return [row[0] for row in rows]
+    return await fetch_column(connection, _SUBSCRIBERS, (workspace_id, event))
 
 
 async def receivers(connection: Connection, webhook_ids: list[UUID]) -> dict[UUID, Receiver]:
@@ -185,67 +137,30 @@ async def disable_failing(connection: Connection, receiver: Receiver, reason: st
 
 
 async def encrypted_secrets(connection: Connection) -> list[tuple[UUID, bytes, bytes | None]]:
-    rows = await (await connection.execute(_SECRETS)).fetchall()
-    return [(row[0], row[1], row[2]) for row in rows]
+    return await (await connection.execute(_SECRETS)).fetchall()
 
 
 async def set_secrets(connection: Connection, webhook_id: UUID, secret: bytes, previous: bytes | None) -> None:
     await connection.execute(_SET_SECRETS, (secret, previous, webhook_id))
 
 
-def _body(row: tuple[Any, ...]) -> WebhookBody:
-    webhook_id, url, events, description, enabled, reason, expires_at, revision, user_id, name, email = row
-    return WebhookBody(
-        id=webhook_id,
-        url=url,
-        events=[WebhookEvent(event) for event in events],
-        description=description,
-        enabled=enabled,
-        disabled_reason=reason,
-        previous_secret_expires_at=expires_at,
-        created_at=created_at(webhook_id),
-        created_by=ActorBody(user_id, name, email),
-        revision=revision,
-    )
-
-
 _ADD_DELIVERY = "INSERT INTO webhook_deliveries (id, webhook_id, event, run_id, payload) VALUES (%s, %s, %s, %s, %s)"
-_GET_DELIVERY = """
-SELECT d.id, d.webhook_id, d.event, d.run_id, d.state, d.attempts, d.next_attempt_at, d.last_status, d.last_error,
-       d.duration_ms, d.delivered_at
-FROM webhook_deliveries d JOIN webhooks w ON w.id = d.webhook_id
-WHERE w.workspace_id = %s AND d.webhook_id = %s AND d.id = %s
-"""
-# The filter is part of the bounds and of the order, so that the planner can use only the matching index: as in
-# api_keys/store.py.
-_NEWEST_DELIVERIES = """
-SELECT id, webhook_id, event, run_id, state, attempts, next_attempt_at, last_status, last_error, duration_ms,
-       delivered_at
-FROM webhook_deliveries
-WHERE (webhook_id, id) BETWEEN (%s, %s) AND (%s, %s)
-ORDER BY webhook_id DESC, id DESC LIMIT %s
-"""
-_NEWEST_FIRST_IN_STATE = """
-SELECT id, webhook_id, event, run_id, state, attempts, next_attempt_at, last_status, last_error, duration_ms,
-       delivered_at
-FROM webhook_deliveries
-WHERE webhook_id = %s AND (state, id) BETWEEN (%s, %s) AND (%s, %s)
-ORDER BY state DESC, id DESC LIMIT %s
-"""
-_OLDEST_DELIVERIES = """
-SELECT id, webhook_id, event, run_id, state, attempts, next_attempt_at, last_status, last_error, duration_ms,
-       delivered_at
-FROM webhook_deliveries
-WHERE (webhook_id, id) BETWEEN (%s, %s) AND (%s, %s)
-ORDER BY webhook_id, id LIMIT %s
-"""
-_OLDEST_FIRST_IN_STATE = """
-SELECT id, webhook_id, event, run_id, state, attempts, next_attempt_at, last_status, last_error, duration_ms,
-       delivered_at
-FROM webhook_deliveries
-WHERE webhook_id = %s AND (state, id) BETWEEN (%s, %s) AND (%s, %s)
-ORDER BY state, id LIMIT %s
-"""
+_DELIVERY_COLUMNS = """r.id, r.webhook_id, r.event, r.run_id, r.state, r.attempts, r.last_status, r.last_error,
+    r.duration_ms, r.delivered_at, CASE r.state WHEN 'pending' THEN r.next_attempt_at END AS next_attempt_at"""
+_DELIVERIES = Records(
+    WebhookDeliveryBody,
+    table="webhook_deliveries",
+    scope="webhook_id",
+    columns=_DELIVERY_COLUMNS,
+)
+# The state is part of the bounds and of the order, so that only the index that begins with both fits.
+_DELIVERIES_IN_STATE = Pages(
+    WebhookDeliveryBody,
+    table="webhook_deliveries",
+    scope="state",
+    columns=_DELIVERY_COLUMNS,
+    filters={None: "webhook_id = %s"},
+)
 # An attempt that is running ends first: outcomes of two concurrent attempts could not be told apart.
 _AGAIN = """
 UPDATE webhook_deliveries
@@ -343,30 +258,25 @@ async def add_deliveries(connection: Connection, deliveries: Sequence[NewDeliver
 async def get_delivery(
     connection: Connection, workspace_id: UUID, webhook_id: UUID, delivery_id: UUID
 ) -> WebhookDeliveryBody | None:
-    row = await (await connection.execute(_GET_DELIVERY, (workspace_id, webhook_id, delivery_id))).fetchone()
-    return None if row is None else _delivery_body(row)
+    """None also if the webhook belongs to another workspace."""
+    if await get(connection, workspace_id, webhook_id) is None:
+        return None
+    return await _DELIVERIES.get(connection, webhook_id, delivery_id)
 
 
 async def page_of_deliveries(
     connection: Connection,
     webhook_id: UUID,
-    state: DeliveryState | None,
     start: UUID,
     count: int,
     *,
+    state: DeliveryState | None,
     newest_first: bool,
 ) -> list[WebhookDeliveryBody]:
     """`count` deliveries from `start`, inclusive."""
-    lowest, highest = bounds(start, newest_first=newest_first)
     if state is None:
-        query = _NEWEST_DELIVERIES if newest_first else _OLDEST_DELIVERIES
-        found = await connection.execute(query, (webhook_id, lowest, webhook_id, highest, count))
-    else:
-        query = _NEWEST_FIRST_IN_STATE if newest_first else _OLDEST_FIRST_IN_STATE
-        values = (webhook_id, state, lowest, state, highest, count)
-        found = await connection.execute(query, values)
-    rows = await found.fetchall()
-    return [_delivery_body(row) for row in rows]
+        return await _DELIVERIES.page(connection, webhook_id, start, count, newest_first=newest_first)
+    return await _DELIVERIES_IN_STATE.page(connection, state, start, count, webhook_id, newest_first=newest_first)
 
 
 async def send_again(connection: Connection, webhook_id: UUID, delivery_id: UUID) -> None:
@@ -403,25 +313,4 @@ async def forget(connection: Connection, delivery_ids: list[UUID]) -> None:
 
 async def delete_old(connection: Connection, after: UUID, days: int, shortest_days: int, batch: int) -> BatchResult:
     """A batch of those after `after`. `days`: the retention of the server. `shortest_days`: of all workspaces."""
-    row = await (await connection.execute(_DELETE_OLD, (days, after, shortest_days, batch))).fetchone()
-    assert row is not None
-    return BatchResult(*row)
-
-
-def _delivery_body(row: tuple[Any, ...]) -> WebhookDeliveryBody:
-    delivery_id, webhook_id, event, run_id, state, attempts, next_attempt, status, error, duration_ms, delivered = row
-    next_attempt_at: datetime | None = next_attempt if state == DeliveryState.PENDING else None
-    return WebhookDeliveryBody(
-        id=delivery_id,
-        webhook_id=webhook_id,
-        event=event,
-        run_id=run_id,
-        state=DeliveryState(state),
-        attempts=attempts,
-        next_attempt_at=next_attempt_at,
-        last_status=status,
-        last_error=error,
-        duration_ms=duration_ms,
-        created_at=created_at(delivery_id),
-        delivered_at=delivered,
-    )
+    return await fetch_step(connection, _DELETE_OLD, (days, after, shortest_days, batch))

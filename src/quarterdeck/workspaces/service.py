@@ -21,7 +21,7 @@ from quarterdeck.core.actors import ActorBody, Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import LOWEST_ID, new_id
 from quarterdeck.core.operation import ErrorCase, operation
-from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.pages import PageRequest
 from quarterdeck.core.retention import RetentionDays, retention_in_force
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.sessions.rules import changed_limit
@@ -116,13 +116,7 @@ async def change_workspace(
     success="One page. next_cursor is null on the last page.",
 )
 async def list_members(access: Access, call: Call[None], request: PageRequest) -> MemberPage:
-    async def show(connection: Connection, _: Principal, workspace_id: UUID) -> MemberPage:
-        async def fetch(start: UUID, count: int) -> list[MemberBody]:
-            return await store.members(connection, workspace_id, start, count, newest_first=request.newest_first)
-
-        return MemberPage(*await take_page(request, fetch))
-
-    return await access.read(call, visible_workspace(call), show)
+    return await access.page(call, visible_workspace(call), MemberPage, request, store.members)
 
 
 # --- operator ---
@@ -142,8 +136,7 @@ async def show_workspace(connection: Connection, workspace_id: UUID, defaults: R
     return workspace
 
 
-async def all_workspaces(connection: Connection, defaults: RetentionDays) -> list[WorkspaceBody]:
-    return await store.all_workspaces(connection, defaults)
+all_workspaces = store.all_workspaces
 
 
 async def all_members(connection: Connection, workspace_id: UUID) -> list[MemberBody]:

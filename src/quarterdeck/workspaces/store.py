@@ -1,6 +1,5 @@
 """SQL for users, workspaces and members."""
 
-from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -9,18 +8,29 @@ from psycopg.types.json import Jsonb
 
 from quarterdeck.agents.configuration import Limit
 from quarterdeck.core.actors import ActorBody
-from quarterdeck.core.ids import created_at
 from quarterdeck.core.retention import RetentionDays, retention_in_force
 from quarterdeck.db.database import Connection
-from quarterdeck.runs.model import Usage
-from quarterdeck.workspaces.model import MemberBody, MemberRole, WorkspaceBody, WorkspaceLimits
+from quarterdeck.db.records import (
+    Pages,
+    Row,
+    as_record,
+    fetch_bool,
+    fetch_column,
+    fetch_record,
+    fetch_rows,
+    fetch_value,
+)
+from quarterdeck.workspaces.model import MemberBody, WorkspaceBody, WorkspaceLimits
 
 _ADD_USER = """
 INSERT INTO users (id, email) VALUES (%s, %s)
 ON CONFLICT (lower(email)) DO UPDATE SET email = users.email
 RETURNING id
 """
-_USER = "SELECT id, display_name, email FROM users WHERE lower(email) = lower(%s) FOR NO KEY UPDATE"
+_USER = """
+SELECT id AS user_id, display_name, email AS primary_email FROM users
+WHERE lower(email) = lower(%s) FOR NO KEY UPDATE
+"""
 _NAME_USER = "UPDATE users SET display_name = %s WHERE id = %s"
 _WORKSPACES_OF_USER = "SELECT workspace_id FROM members WHERE user_id = %s ORDER BY workspace_id"
 _ADD_WORKSPACE = "INSERT INTO workspaces (id, name, owner_id) VALUES (%s, %s, %s)"
@@ -42,32 +52,19 @@ WHERE id = %s
 """
 _RETENTION_OF_ALL = "SELECT id, retention FROM workspaces ORDER BY id"
 _SERVER_AUDIT_DAYS = "SELECT keep_days FROM audit_retention"
-_GET = """
-SELECT w.id, w.name, w.max_key_days, u.id, u.display_name, u.email, w.daily_max_cost_usd::float8, w.daily_max_tokens,
-       today.input_tokens, today.cached_tokens, today.output_tokens, today.cost_usd, w.retention,
-       (SELECT keep_days FROM audit_retention), w.revision
+_SELECT = """
+SELECT w.id, w.name, w.max_key_days, w.daily_max_cost_usd::float8, w.daily_max_tokens, w.retention, w.revision,
+       (SELECT keep_days FROM audit_retention) AS audit_days, actor(u) AS owner, (
+           SELECT json_build_object(
+               'input_tokens', coalesce(sum(input_tokens), 0), 'cached_tokens', coalesce(sum(cached_tokens), 0),
+               'output_tokens', coalesce(sum(output_tokens), 0), 'cost_usd', sum(cost_usd)
+           )
+           FROM daily_usage WHERE workspace_id = w.id AND day = (clock_timestamp() AT TIME ZONE 'UTC')::date
+       ) AS used_today
 FROM workspaces w JOIN users u ON u.id = w.owner_id
-CROSS JOIN LATERAL (
-    SELECT coalesce(sum(input_tokens), 0)::bigint AS input_tokens,
-           coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
-           coalesce(sum(output_tokens), 0)::bigint AS output_tokens, sum(cost_usd)::float8 AS cost_usd
-    FROM daily_usage WHERE workspace_id = w.id AND day = (clock_timestamp() AT TIME ZONE 'UTC')::date
-) AS today
-WHERE w.id = %s
 """
-_ALL = """
-SELECT w.id, w.name, w.max_key_days, u.id, u.display_name, u.email, w.daily_max_cost_usd::float8, w.daily_max_tokens,
-       today.input_tokens, today.cached_tokens, today.output_tokens, today.cost_usd, w.retention,
-       (SELECT keep_days FROM audit_retention), w.revision
-FROM workspaces w JOIN users u ON u.id = w.owner_id
-CROSS JOIN LATERAL (
-    SELECT coalesce(sum(input_tokens), 0)::bigint AS input_tokens,
-           coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
-           coalesce(sum(output_tokens), 0)::bigint AS output_tokens, sum(cost_usd)::float8 AS cost_usd
-    FROM daily_usage WHERE workspace_id = w.id AND day = (clock_timestamp() AT TIME ZONE 'UTC')::date
-) AS today
-ORDER BY w.id
-"""
+_GET = _SELECT + "WHERE w.id = %s"
+_ALL = _SELECT + "ORDER BY w.id"
 # Two servers that start at the same time on an empty database must create one workspace.
 _LOCK_FIRST_START = "LOCK TABLE workspaces IN SHARE ROW EXCLUSIVE MODE"
 _ANY_WORKSPACE = "SELECT EXISTS (SELECT FROM workspaces)"
@@ -84,31 +81,26 @@ SELECT m.user_id, m.ended_at IS NULL
 FROM members m JOIN users u ON u.id = m.user_id
 WHERE m.workspace_id = %s AND lower(u.email) = lower(%s)
 """
-_MEMBERS_NEWEST_FIRST = """
-SELECT u.id, u.display_name, u.email, u.id = w.owner_id, m.joined_at, m.ended_at
-FROM members m JOIN users u ON u.id = m.user_id JOIN workspaces w ON w.id = m.workspace_id
-WHERE m.workspace_id = %s AND m.user_id <= %s
-ORDER BY m.user_id DESC LIMIT %s
-"""
-_MEMBERS_OLDEST_FIRST = """
-SELECT u.id, u.display_name, u.email, u.id = w.owner_id, m.joined_at, m.ended_at
-FROM members m JOIN users u ON u.id = m.user_id JOIN workspaces w ON w.id = m.workspace_id
-WHERE m.workspace_id = %s AND m.user_id >= %s
-ORDER BY m.user_id LIMIT %s
-"""
+_MEMBERS = Pages(
+    MemberBody,
+    table="members",
+    id_column="user_id",
+    columns="""actor(u) AS user, CASE u.id WHEN w.owner_id THEN 'owner' ELSE 'member' END AS role, r.joined_at,
+        r.ended_at""",
+    joins="JOIN users u ON u.id = r.user_id JOIN workspaces w ON w.id = r.workspace_id",
+)
+members = _MEMBERS.page
 
 
 async def add_user(connection: Connection, user_id: UUID, email: str) -> UUID:
     """The id of the new or existing user with this address."""
-    row = await (await connection.execute(_ADD_USER, (user_id, email))).fetchone()
-    assert row is not None
-    found: UUID = row[0]
+    found = await fetch_value(connection, _ADD_USER, (user_id, email))
+    assert isinstance(found, UUID)
     return found
 
 
 async def lock_user(connection: Connection, email: str) -> ActorBody | None:
-    row = await (await connection.execute(_USER, (email,))).fetchone()
-    return None if row is None else ActorBody(*row)
+    return await fetch_record(connection, ActorBody, _USER, (email,))
 
 
 async def name_user(connection: Connection, user_id: UUID, display_name: str | None) -> None:
@@ -117,8 +109,7 @@ async def name_user(connection: Connection, user_id: UUID, display_name: str | N
 
 async def workspaces_of_user(connection: Connection, user_id: UUID) -> list[UUID]:
     """Including workspaces that the user has left."""
-    rows = await (await connection.execute(_WORKSPACES_OF_USER, (user_id,))).fetchall()
-    return [row[0] for row in rows]
+    return await fetch_column(connection, _WORKSPACES_OF_USER, (user_id,))
 
 
 async def add_workspace(connection: Connection, workspace_id: UUID, name: str, owner_id: UUID) -> None:
@@ -127,8 +118,7 @@ async def add_workspace(connection: Connection, workspace_id: UUID, name: str, o
 
 async def lock_workspace(connection: Connection, workspace_id: UUID) -> UUID | None:
     """Returns the owner. Changes to members and their keys are serialised by this lock."""
-    row = await (await connection.execute(_OWNER, (workspace_id,))).fetchone()
-    return None if row is None else row[0]
+    return await fetch_value(connection, _OWNER, (workspace_id,))
 
 
 async def change(
@@ -154,13 +144,12 @@ async def set_limits_and_retention(
 
 async def get(connection: Connection, workspace_id: UUID, defaults: RetentionDays) -> WorkspaceBody | None:
     """`defaults`: the retention by the settings of the server. That of audit events is stored."""
-    row = await (await connection.execute(_GET, (workspace_id,))).fetchone()
-    return None if row is None else _workspace(row, defaults)
+    rows = await fetch_rows(connection, _GET, (workspace_id,))
+    return _workspace(rows[0], defaults) if rows else None
 
 
 async def all_workspaces(connection: Connection, defaults: RetentionDays) -> list[WorkspaceBody]:
-    rows = await (await connection.execute(_ALL)).fetchall()
-    return [_workspace(row, defaults) for row in rows]
+    return [_workspace(row, defaults) for row in await fetch_rows(connection, _ALL)]
 
 
 async def retention_of_all(connection: Connection) -> dict[UUID, RetentionDays]:
@@ -171,8 +160,7 @@ async def retention_of_all(connection: Connection) -> dict[UUID, RetentionDays]:
 
 async def server_audit_days(connection: Connection) -> int | None:
     """None: audit events are kept for ever."""
-    row = await (await connection.execute(_SERVER_AUDIT_DAYS)).fetchone()
-    return None if row is None else row[0]
+    return await fetch_value(connection, _SERVER_AUDIT_DAYS)
 
 
 async def lock_first_start(connection: Connection) -> None:
@@ -180,9 +168,7 @@ async def lock_first_start(connection: Connection) -> None:
 
 
 async def any_workspace(connection: Connection) -> bool:
-    row = await (await connection.execute(_ANY_WORKSPACE)).fetchone()
-    assert row is not None
-    return bool(row[0])
+    return await fetch_bool(connection, _ANY_WORKSPACE)
 
 
 async def add_member(connection: Connection, workspace_id: UUID, user_id: UUID) -> bool:
@@ -201,39 +187,11 @@ async def find_member(connection: Connection, workspace_id: UUID, email: str) ->
     return None if row is None else (row[0], row[1])
 
 
-async def members(
-    connection: Connection, workspace_id: UUID, start: UUID, count: int | None, *, newest_first: bool
-) -> list[MemberBody]:
-    """`count` members from `start` on, inclusive. None means all."""
-    query = _MEMBERS_NEWEST_FIRST if newest_first else _MEMBERS_OLDEST_FIRST
-    rows = await (await connection.execute(query, (workspace_id, start, count))).fetchall()
-    return [
-        MemberBody(
-            user=ActorBody(user_id, display_name, email),
-            role=MemberRole.OWNER if is_owner else MemberRole.MEMBER,
-            joined_at=joined_at,
-            ended_at=ended_at,
-        )
-        for user_id, display_name, email, is_owner, joined_at, ended_at in rows
-    ]
-
-
-def _workspace(row: tuple[Any, ...], defaults: RetentionDays) -> WorkspaceBody:
-    workspace_id, name, max_key_days = row[:3]
-    stored_retention, audit_days, revision = row[12:]
-    retention = _retention(stored_retention)
-    return WorkspaceBody(
-        workspace_id,
-        name,
-        created_at(workspace_id),
-        ActorBody(*row[3:6]),
-        max_key_days,
-        limits=WorkspaceLimits(day=Limit(*row[6:8])),
-        used_today=Usage(*row[8:12]),
-        retention=retention,
-        effective_retention=retention_in_force(retention, replace(defaults, audit_days=audit_days)),
-        revision=revision,
-    )
+def _workspace(row: Row, defaults: RetentionDays) -> WorkspaceBody:
+    retention = _retention(row["retention"])
+    limits = WorkspaceLimits(Limit(row["daily_max_cost_usd"], row["daily_max_tokens"]))
+    in_force = retention_in_force(retention, replace(defaults, audit_days=row["audit_days"]))
+    return as_record(WorkspaceBody, row | {"limits": limits, "retention": retention, "effective_retention": in_force})
 
 
 def _retention(stored: dict[str, int]) -> RetentionDays:

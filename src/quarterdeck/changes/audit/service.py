@@ -3,18 +3,19 @@
 An entry is written in the transaction of its change, so neither exists without the other.
 """
 
+from functools import partial
 from uuid import UUID
 
 from quarterdeck.auth.access import Access, visible_workspace
 from quarterdeck.changes.audit import store
-from quarterdeck.changes.audit.model import AuditEventBody, AuditEventPage, AuditQuery, Change
+from quarterdeck.changes.audit.model import AuditEventPage, AuditQuery, Change
 from quarterdeck.core.actors import Origin, Permission, Principal
 from quarterdeck.core.call import Call
 from quarterdeck.core.ids import LOWEST_ID, new_id
 from quarterdeck.core.operation import operation
-from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.pages import PageRequest
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.db.walks import BatchResult, walk
+from quarterdeck.db.walks import walk
 
 _DELETE_BATCH = 1000
 
@@ -30,15 +31,8 @@ _DELETE_BATCH = 1000
 async def list_audit_events(
     access: Access, call: Call[None], filters: AuditQuery, request: PageRequest
 ) -> AuditEventPage:
-    async def show(connection: Connection, _: Principal, workspace_id: UUID) -> AuditEventPage:
-        async def fetch(start: UUID, count: int) -> list[AuditEventBody]:
-            newest_first = request.newest_first
-            return await store.page(connection, workspace_id, filters, start, count, newest_first=newest_first)
-
-        # The event of the cursor may have expired, or may not match the filter of this call.
-        return AuditEventPage(*await take_page(request, fetch))
-
-    return await access.read(call, visible_workspace(call), show)
+    # The event of the cursor may have expired, or may not match the filter of this call.
+    return await access.page(call, visible_workspace(call), AuditEventPage, request, store.page, filters=filters)
 
 
 async def record_change(connection: Connection, principal: Principal, origin: Origin, change: Change) -> None:
@@ -51,7 +45,4 @@ async def record_operator_change(connection: Connection, workspace_id: UUID, cha
 
 
 async def sweep_audit_events(database: Database) -> int:
-    async def delete(connection: Connection, after: UUID) -> BatchResult:
-        return await store.delete_old(connection, after, _DELETE_BATCH)
-
-    return await walk(database, delete, LOWEST_ID, _DELETE_BATCH)
+    return await walk(database, partial(store.delete_old, batch=_DELETE_BATCH), LOWEST_ID, _DELETE_BATCH)

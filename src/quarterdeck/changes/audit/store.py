@@ -1,15 +1,15 @@
 """SQL for audit events. Events are added and, when they expire, deleted; never changed."""
 
-from typing import Any
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from quarterdeck.changes.audit.model import AuditEventBody, AuditQuery, Change, ObjectType
-from quarterdeck.core.actors import ActorBody, Origin, Principal
-from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID, created_at, first_id_at
+from quarterdeck.changes.audit.model import AuditEventBody, AuditQuery, Change
+from quarterdeck.core.actors import Origin, Principal
+from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID, first_id_at
 from quarterdeck.db.database import Connection
-from quarterdeck.db.walks import BatchResult
+from quarterdeck.db.records import fetch_records
+from quarterdeck.db.walks import BatchResult, fetch_step
 
 _ADD = """
 INSERT INTO audit_events
@@ -36,8 +36,9 @@ def _page_query(indexed: str | None, *, newest_first: bool) -> str:
     # All parts of the statement are constants above.
     return f"""
 SELECT a.id, a.action, a.object_type, a.object_id,
-       CASE a.object_type WHEN 'session' THEN {_TITLE} ELSE a.object_name END,
-       a.user_id, u.display_name, u.email, a.api_key_id, a.session_token_id, a.address, a.request_id, a.detail
+       CASE a.object_type WHEN 'session' THEN {_TITLE} ELSE a.object_name END AS object_name,
+       CASE WHEN a.user_id IS NOT NULL THEN actor(u) END AS actor, a.api_key_id, a.session_token_id, a.address,
+       a.request_id, a.detail
 FROM audit_events a LEFT JOIN users u ON u.id = a.user_id
 WHERE {equal}{key} >= {bound} AND {key} < {bound}
   AND coalesce(a.action = %s, %s::text IS NULL) AND coalesce(a.user_id = %s, %s::uuid IS NULL)
@@ -83,19 +84,16 @@ async def add(
 
 
 async def page(
-    connection: Connection, workspace_id: UUID, filters: AuditQuery, start: UUID, count: int, *, newest_first: bool
+    connection: Connection, workspace_id: UUID, start: UUID, count: int, *, filters: AuditQuery, newest_first: bool
 ) -> list[AuditEventBody]:
     """`count` events from `start` on, inclusive."""
     query, values = _page(workspace_id, filters, start, newest_first=newest_first)
-    rows = await (await connection.execute(query, (*values, count))).fetchall()
-    return [_body(row) for row in rows]
+    return await fetch_records(connection, AuditEventBody, query, (*values, count))
 
 
 async def delete_old(connection: Connection, after: UUID, batch: int) -> BatchResult:
     """The retention period is stored in the database, where the API's role cannot shorten it."""
-    row = await (await connection.execute(_EXPIRE, (batch, after))).fetchone()
-    assert row is not None
-    return BatchResult(*row)
+    return await fetch_step(connection, _EXPIRE, (batch, after))
 
 
 def _page(
@@ -124,21 +122,3 @@ def _span(filters: AuditQuery, start: UUID, *, newest_first: bool) -> tuple[UUID
     if newest_first:
         return first, min(end, UUID(int=min(start.int + 1, HIGHEST_ID.int)))
     return max(first, start), end
-
-
-def _body(row: tuple[Any, ...]) -> AuditEventBody:
-    event_id, action, object_type, object_id, name, *actor, api_key_id, token_id, address, request_id, detail = row
-    return AuditEventBody(
-        id=event_id,
-        created_at=created_at(event_id),
-        action=action,
-        object_type=ObjectType(object_type),
-        object_id=object_id,
-        object_name=name,
-        actor=None if actor[0] is None else ActorBody(*actor),
-        api_key_id=api_key_id,
-        session_token_id=token_id,
-        address=address,
-        request_id=request_id,
-        detail=detail,
-    )

@@ -24,7 +24,7 @@ from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.operation import ErrorCase, operation
-from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.pages import PageRequest
 from quarterdeck.core.secret_encryption import EncryptionKeyError, SecretCipher
 from quarterdeck.core.settings import CredentialSettings
 from quarterdeck.db.database import Connection
@@ -81,13 +81,7 @@ def credential_parameters(body: CreateCredentialBody) -> Parameters:
     cursor_must_exist=False,
 )
 async def list_credentials(access: Access, call: Call[None], request: PageRequest) -> CredentialPage:
-    async def show(connection: Connection, _: Principal, workspace_id: UUID) -> CredentialPage:
-        async def fetch(start: UUID, count: int) -> list[CredentialBody]:
-            return await store.page(connection, workspace_id, start, count, newest_first=request.newest_first)
-
-        return CredentialPage(*await take_page(request, fetch))
-
-    return await access.read(call, visible_workspace(call), show)
+    return await access.page(call, visible_workspace(call), CredentialPage, request, store.page)
 
 
 @operation(
@@ -230,9 +224,7 @@ async def authorization(
     connection: Connection, cipher: SecretCipher, tokens: OAuthTokens, workspace_id: UUID, credential_id: UUID
 ) -> UsableCredential:
     """Calls no server: OAuth tokens are fetched at first use. If the secret cannot be decrypted, the use fails."""
-    credential = await store.stored(connection, workspace_id, credential_id)
-    if credential is None:
-        raise errors.not_found("credential")
+    credential = errors.existing(await store.stored(connection, workspace_id, credential_id), "credential")
     try:
         secret = cipher.decrypt(credential_id, credential.secret).decode()
     except EncryptionKeyError as fault:
@@ -255,10 +247,7 @@ async def reencrypt_credentials(connection: Connection, cipher: SecretCipher) ->
 
 
 async def _stored(connection: Connection, workspace_id: UUID, credential_id: UUID) -> CredentialBody:
-    credential = await store.get(connection, workspace_id, credential_id)
-    if credential is None:
-        raise errors.not_found("credential")
-    return credential
+    return errors.existing(await store.get(connection, workspace_id, credential_id), "credential")
 
 
 def _encrypt(cipher: SecretCipher, credential_id: UUID, secret: str) -> bytes:

@@ -31,7 +31,7 @@ from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.operation import ErrorCase, operation
-from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.pages import PageRequest
 from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.settings import McpSettings
 from quarterdeck.core.text_types import storable
@@ -61,13 +61,7 @@ _MAY_NOT_SEND = ErrorCase(
     cursor_must_exist=False,
 )
 async def list_mcp_servers(access: Access, call: Call[None], request: PageRequest) -> McpServerPage:
-    async def show(connection: Connection, _: Principal, workspace_id: UUID) -> McpServerPage:
-        async def fetch(start: UUID, count: int) -> list[McpServerBody]:
-            return await store.page(connection, workspace_id, start, count, newest_first=request.newest_first)
-
-        return McpServerPage(*await take_page(request, fetch))
-
-    return await access.read(call, visible_workspace(call), show)
+    return await access.page(call, visible_workspace(call), McpServerPage, request, store.page)
 
 
 @operation(
@@ -263,14 +257,14 @@ async def targets(
     connection: Connection, cipher: SecretCipher, tokens: OAuthTokens, workspace_id: UUID, ids: list[UUID]
 ) -> FoundTargets:
     """For a run. Connects to nothing."""
-    found = await store.get_all(connection, workspace_id, ids)
+    found = {server_id: await store.get(connection, workspace_id, server_id) for server_id in ids}
     return FoundTargets(
         targets=[
-            await _target(connection, cipher, tokens, workspace_id, found[server_id])
-            for server_id in ids
-            if server_id in found
+            await _target(connection, cipher, tokens, workspace_id, server)
+            for server in found.values()
+            if server is not None
         ],
-        deleted=[server_id for server_id in ids if server_id not in found],
+        deleted=[server_id for server_id, server in found.items() if server is None],
     )
 
 
@@ -318,10 +312,7 @@ async def _target(
 
 
 async def _stored(connection: Connection, workspace_id: UUID, server_id: UUID) -> McpServerBody:
-    server = await store.get(connection, workspace_id, server_id)
-    if server is None:
-        raise errors.not_found("MCP server")
-    return server
+    return errors.existing(await store.get(connection, workspace_id, server_id), "MCP server")
 
 
 async def _locked(connection: Connection, call: Call[Body], workspace_id: UUID, server_id: UUID) -> McpServerBody:

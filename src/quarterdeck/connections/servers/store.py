@@ -1,17 +1,15 @@
 """SQL of MCP servers and their known tools."""
 
-from typing import Any
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import astuple
 from psycopg.types.json import Jsonb
 
 from quarterdeck.connections.mcp.model import McpTool, definition, definition_sha256
 from quarterdeck.connections.servers.model import McpServerBody, NewMcpServer
-from quarterdeck.core.actors import ActorBody
-from quarterdeck.core.ids import created_at
-from quarterdeck.core.pages import bounds
 from quarterdeck.db.database import Connection
+from quarterdeck.db.records import Records, fetch_bool, fetch_column, fetch_int
 
 _LOCK_WORKSPACE = "SELECT pg_advisory_xact_lock(mcp_servers_lock(%s))"
 _COUNT = "SELECT count(*) FROM mcp_servers WHERE workspace_id = %s"
@@ -20,34 +18,14 @@ _ADD = """
 INSERT INTO mcp_servers (id, workspace_id, name, url, command, credential_id, created_by)
 VALUES (%s, %s, %s, %s, %s, %s, %s)
 """
-_GET = """
-SELECT s.id, s.name, s.url, s.command, s.credential_id, s.checked_at, s.check_failure,
-       (SELECT count(*) FROM mcp_tools t WHERE t.server_id = s.id), s.revision, u.id, u.display_name, u.email
-FROM mcp_servers s JOIN users u ON u.id = s.created_by
-WHERE s.workspace_id = %s AND s.id = %s
-"""
-_GET_ALL = """
-SELECT s.id, s.name, s.url, s.command, s.credential_id, s.checked_at, s.check_failure,
-       (SELECT count(*) FROM mcp_tools t WHERE t.server_id = s.id), s.revision, u.id, u.display_name, u.email
-FROM mcp_servers s JOIN users u ON u.id = s.created_by
-WHERE s.workspace_id = %s AND s.id = ANY(%s)
-"""
-# The workspace is part of the bounds and of the order, so that the planner can use only the matching index: as in
-# api_keys/store.py.
-_NEWEST_FIRST = """
-SELECT s.id, s.name, s.url, s.command, s.credential_id, s.checked_at, s.check_failure,
-       (SELECT count(*) FROM mcp_tools t WHERE t.server_id = s.id), s.revision, u.id, u.display_name, u.email
-FROM mcp_servers s JOIN users u ON u.id = s.created_by
-WHERE (s.workspace_id, s.id) BETWEEN (%s, %s) AND (%s, %s)
-ORDER BY s.workspace_id DESC, s.id DESC LIMIT %s
-"""
-_OLDEST_FIRST = """
-SELECT s.id, s.name, s.url, s.command, s.credential_id, s.checked_at, s.check_failure,
-       (SELECT count(*) FROM mcp_tools t WHERE t.server_id = s.id), s.revision, u.id, u.display_name, u.email
-FROM mcp_servers s JOIN users u ON u.id = s.created_by
-WHERE (s.workspace_id, s.id) BETWEEN (%s, %s) AND (%s, %s)
-ORDER BY s.workspace_id, s.id LIMIT %s
-"""
+_SERVERS = Records(
+    McpServerBody,
+    table="mcp_servers",
+    columns="""r.id, r.name, r.url, r.command, r.credential_id, r.checked_at, r.check_failure, r.revision,
+        (SELECT count(*) FROM mcp_tools t WHERE t.server_id = r.id) AS tool_count, actor(u) AS created_by""",
+    joins="JOIN users u ON u.id = r.created_by",
+)
+get, page = _SERVERS.get, _SERVERS.page
 _LOCK = "SELECT FROM mcp_servers WHERE workspace_id = %s AND id = %s FOR UPDATE"
 _EXISTING = "SELECT id FROM mcp_servers WHERE workspace_id = %s AND id = ANY(%s)"
 _CHANGE = """
@@ -85,51 +63,15 @@ async def lock_workspace(connection: Connection, workspace_id: UUID) -> None:
 
 
 async def count(connection: Connection, workspace_id: UUID) -> int:
-    row = await (await connection.execute(_COUNT, (workspace_id,))).fetchone()
-    assert row is not None
-    found: int = row[0]
-    return found
+    return await fetch_int(connection, _COUNT, (workspace_id,))
 
 
 async def is_name_taken(connection: Connection, workspace_id: UUID, name: str) -> bool:
-    row = await (await connection.execute(_NAME_TAKEN, (workspace_id, name))).fetchone()
-    return row is not None and row[0] is True
+    return await fetch_bool(connection, _NAME_TAKEN, (workspace_id, name))
 
 
 async def add(connection: Connection, server: NewMcpServer) -> None:
-    await connection.execute(
-        _ADD,
-        (
-            server.id,
-            server.workspace_id,
-            server.name,
-            server.url,
-            server.command,
-            server.credential_id,
-            server.created_by,
-        ),
-    )
-
-
-async def get(connection: Connection, workspace_id: UUID, server_id: UUID) -> McpServerBody | None:
-    row = await (await connection.execute(_GET, (workspace_id, server_id))).fetchone()
-    return None if row is None else _body(row)
-
-
-async def get_all(connection: Connection, workspace_id: UUID, ids: list[UUID]) -> dict[UUID, McpServerBody]:
-    """Those that exist, by id."""
-    rows = await (await connection.execute(_GET_ALL, (workspace_id, ids))).fetchall()
-    return {row[0]: _body(row) for row in rows}
-
-
-async def page(
-    connection: Connection, workspace_id: UUID, start: UUID, count: int, *, newest_first: bool
-) -> list[McpServerBody]:
-    """`count` servers from `start`, inclusive."""
-    query = _NEWEST_FIRST if newest_first else _OLDEST_FIRST
-    lowest, highest = bounds(start, newest_first=newest_first)
-    values = (workspace_id, lowest, workspace_id, highest, count)
-    return [_body(row) for row in await (await connection.execute(query, values)).fetchall()]
+    await connection.execute(_ADD, astuple(server))
 
 
 async def lock(connection: Connection, workspace_id: UUID, server_id: UUID) -> bool:
@@ -139,8 +81,7 @@ async def lock(connection: Connection, workspace_id: UUID, server_id: UUID) -> b
 
 
 async def existing(connection: Connection, workspace_id: UUID, ids: list[UUID]) -> set[UUID]:
-    rows = await (await connection.execute(_EXISTING, (workspace_id, ids))).fetchall()
-    return {row[0] for row in rows}
+    return set(await fetch_column(connection, _EXISTING, (workspace_id, ids)))
 
 
 async def change(connection: Connection, workspace_id: UUID, server: McpServerBody) -> None:
@@ -157,14 +98,13 @@ async def note_check(connection: Connection, workspace_id: UUID, server_id: UUID
 
 
 async def tools(connection: Connection, workspace_id: UUID, server_id: UUID) -> list[McpTool]:
-    rows = await (await connection.execute(_TOOLS, (workspace_id, server_id))).fetchall()
-    return [msgspec.convert(row[0], McpTool) for row in rows]
+    found = await fetch_column(connection, _TOOLS, (workspace_id, server_id))
+    return msgspec.convert(found, list[McpTool])
 
 
 async def hashes(connection: Connection, workspace_id: UUID, server_id: UUID) -> dict[str, bytes]:
     """Of the known definitions, by name."""
-    rows = await (await connection.execute(_HASHES, (workspace_id, server_id))).fetchall()
-    return {name: bytes(sha256) for name, sha256 in rows}
+    return dict(await (await connection.execute(_HASHES, (workspace_id, server_id))).fetchall())
 
 
 async def forget_tools(connection: Connection, workspace_id: UUID, server_id: UUID) -> None:
@@ -177,20 +117,3 @@ async def add_tools(connection: Connection, workspace_id: UUID, server_id: UUID,
     definitions = [Jsonb(definition(tool)) for tool in added]
     sha256s = [definition_sha256(tool) for tool in added]
     await connection.execute(_ADD_TOOLS, (names, definitions, sha256s, workspace_id, server_id))
-
-
-def _body(row: tuple[Any, ...]) -> McpServerBody:
-    server_id, name, url, command, credential_id, checked_at, failure, tool_count, revision, *user = row
-    return McpServerBody(
-        id=server_id,
-        name=name,
-        url=url,
-        command=command,
-        credential_id=credential_id,
-        checked_at=checked_at,
-        check_failure=failure,
-        tool_count=tool_count,
-        created_at=created_at(server_id),
-        created_by=ActorBody(*user),
-        revision=revision,
-    )

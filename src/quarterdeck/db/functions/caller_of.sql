@@ -18,3 +18,10 @@ AS $$
     LEFT JOIN session_tokens t ON t.id = calling_session_token_id
     WHERE k.id = calling_api_key_id AND (calling_session_token_id IS NULL OR t.id IS NOT NULL)
 $$;
+
+-- A user as the API shows it: core/actors.py, ActorBody.
+CREATE OR REPLACE FUNCTION actor(shown users) RETURNS json
+LANGUAGE sql STABLE
+AS $$
+    SELECT json_build_object('user_id', shown.id, 'display_name', shown.display_name, 'primary_email', shown.email)
+$$;

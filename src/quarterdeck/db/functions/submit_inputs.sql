@@ -1,6 +1,7 @@
 -- Submits a batch of inputs. Each one, in the given order, gets the receipt of an earlier request, or steers the active
 -- run, or starts a run together with its job. An input for a run in which too many wait is refused with 'full'.
--- Inputs with another delivery than `steer` do not come here: runs/creation.py.
+-- Inputs with another delivery than `steer` and retries do not come here (runs/creation.py), but find_submitter()
+-- decides about them, too.
 --
 -- Three steps:
 --   1. Check every caller. A caller that may not write to a session neither takes its lock nor waits for it.
@@ -14,7 +15,8 @@
 -- under READ COMMITTED, so each of its statements has a fresh snapshot: those of step 3 see what the previous holder of
 -- the lock committed. A single data-modifying statement would keep the snapshot from before the wait and lose inputs.
 
--- Whether a caller may submit inputs to a session: always one row. `refusal` is NULL if it may.
+-- Whether a caller may submit inputs to a session, and what may be attached to them: always one row. `refusal` is NULL
+-- if it may. An archived session accepts no new input, but the receipt of an earlier one counts first.
 -- RETURNS TABLE lets PostgreSQL inline the function into the calling statement.
 CREATE OR REPLACE FUNCTION find_submitter(
     secret_hash bytea,
@@ -27,7 +29,8 @@ RETURNS TABLE (
     session_token_id uuid,
     workspace_id uuid,
     scope_id uuid,               -- scope of Idempotency-Keys
-    is_archived boolean
+    is_archived boolean,
+    files_of uuid                -- the workspace whose uploaded files it may attach. NULL: a session token sees no files
 )
 LANGUAGE sql STABLE
 AS $$
@@ -36,7 +39,8 @@ AS $$
                WHEN s.id IS NULL THEN 'not_found'
                WHEN p.session_id IS NULL AND NOT 'session.manage' = ANY (p.permissions) THEN 'forbidden'
            END,
-           p.api_key_id, p.session_token_id, p.workspace_id, p.scope_id, s.archived_at IS NOT NULL
+           p.api_key_id, p.session_token_id, p.workspace_id, p.scope_id, s.archived_at IS NOT NULL,
+           CASE WHEN p.session_id IS NULL THEN p.workspace_id END
     FROM (VALUES (1)) AS one_row
     LEFT JOIN find_principals(ARRAY[find_submitter.secret_hash]) p ON true
     LEFT JOIN sessions s
@@ -148,10 +152,7 @@ BEGIN
 
         IF attachments[i] IS NOT NULL THEN
             SELECT f.refusal, f.detail, f.attachments INTO attached
-            -- A session token sees no files.
-            FROM find_attachments(
-                session_ids[i], CASE WHEN caller.session_token_id IS NULL THEN caller.workspace_id END, attachments[i]
-            ) AS f;
+            FROM find_attachments(session_ids[i], caller.files_of, attachments[i]) AS f;
             IF attached.refusal IS NOT NULL THEN
                 verdict := attached.refusal;
                 body := convert_to(attached.detail::text, 'UTF8');

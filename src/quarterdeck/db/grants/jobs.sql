@@ -1,4 +1,4 @@
--- The same for the job queue: what its library and runs/recovery_store.py need. The library's functions
+-- The same for the job queue: what its library and runs/store.py need. The library's functions
 -- and triggers run with the privileges of their caller.
 
 REVOKE ALL ON ALL TABLES IN SCHEMA jobs FROM PUBLIC, {role};

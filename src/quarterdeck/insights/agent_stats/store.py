@@ -3,6 +3,7 @@
 from uuid import UUID
 
 from quarterdeck.db.database import Connection
+from quarterdeck.db.records import fetch_records, fetch_value
 from quarterdeck.insights.agent_stats.model import AgentVersionStats
 
 _RUN_AT = """
@@ -11,9 +12,11 @@ ORDER BY agent_id DESC, id DESC OFFSET %s LIMIT 1
 """
 # A run with an agent has begun, so that started_at is set. greatest() ignores NULL.
 _VERSIONS = """
-SELECT agent_version, count(*), count(*) FILTER (WHERE state = 'failed'), sum(input_tokens)::bigint,
-       sum(cached_tokens)::bigint, sum(output_tokens)::bigint, sum(cost_usd)::float8, avg(seconds)::float8,
-       percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY seconds)
+SELECT agent_version AS version, count(*) AS runs, count(*) FILTER (WHERE state = 'failed') AS failures,
+       sum(input_tokens)::bigint AS input_tokens, sum(cached_tokens)::bigint AS cached_tokens,
+       sum(output_tokens)::bigint AS output_tokens, sum(cost_usd)::float8 AS cost_usd,
+       avg(seconds)::float8 AS mean_seconds, percentile_cont(0.5) WITHIN GROUP (ORDER BY seconds) AS p50_seconds,
+       percentile_cont(0.95) WITHIN GROUP (ORDER BY seconds) AS p95_seconds
 FROM (
     SELECT agent_version, state, input_tokens, cached_tokens, output_tokens, cost_usd,
            CASE WHEN finished_at IS NOT NULL
@@ -30,8 +33,7 @@ async def run_at(
 ) -> UUID | None:
     """The newest run with at least `newer` runs after it. None: there are not so many."""
     values = (agent_id, lowest, agent_id, end, workspace_id, newer)
-    row = await (await connection.execute(_RUN_AT, values)).fetchone()
-    return None if row is None else row[0]
+    return await fetch_value(connection, _RUN_AT, values)
 
 
 async def versions(
@@ -45,19 +47,4 @@ async def versions(
 ) -> list[AgentVersionStats]:
     """Of the runs from `lowest` until before `end`: the newest `max_runs`."""
     values = (agent_id, lowest, agent_id, end, workspace_id, max_runs, max_versions)
-    rows = await (await connection.execute(_VERSIONS, values)).fetchall()
-    return [
-        AgentVersionStats(
-            version=version,
-            runs=runs,
-            failures=failures,
-            input_tokens=input_tokens,
-            cached_tokens=cached_tokens,
-            output_tokens=output_tokens,
-            cost_usd=cost_usd,
-            mean_seconds=mean,
-            p50_seconds=None if percentiles is None else percentiles[0],
-            p95_seconds=None if percentiles is None else percentiles[1],
-        )
-        for version, runs, failures, input_tokens, cached_tokens, output_tokens, cost_usd, mean, percentiles in rows
-    ]
+    return await fetch_records(connection, AgentVersionStats, _VERSIONS, values)

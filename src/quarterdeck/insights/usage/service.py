@@ -1,6 +1,7 @@
 """Sums up the usage of a workspace."""
 
 from datetime import date, timedelta
+from functools import partial
 from typing import Annotated
 from uuid import UUID
 
@@ -46,7 +47,5 @@ async def sum_up(
 
 
 async def sweep_usage(database: Database, workspace_id: UUID, days: int, batch: int) -> int:
-    async def delete(connection: Connection) -> int:
-        return await store.delete_old(connection, workspace_id, days, batch)
-
+    delete = partial(store.delete_old, workspace_id=workspace_id, days=days, batch=batch)
     return await database.in_batches(delete, batch)

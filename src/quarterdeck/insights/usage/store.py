@@ -9,6 +9,7 @@ from uuid import UUID
 
 from quarterdeck.core.ids import first_id_at
 from quarterdeck.db.database import Connection
+from quarterdeck.db.records import fetch_records, fetch_value
 from quarterdeck.insights.usage.model import UsageGroup, UsageItem
 
 _DAY_AT = """
@@ -41,7 +42,8 @@ WITH used AS (
            sum(cost_usd)::float8 AS cost_usd
     FROM used GROUP BY {column}
 ), shown AS (SELECT * FROM sums ORDER BY {order} LIMIT %(count)s)
-SELECT id::text, {label}, runs, input_tokens, cached_tokens, output_tokens, cost_usd FROM shown ORDER BY {order}
+SELECT id::text AS "group", {label} AS label, runs, input_tokens, cached_tokens, output_tokens, cost_usd
+FROM shown ORDER BY {order}
 """  # noqa: S608  of constants
 
 
@@ -73,8 +75,7 @@ _DELETE_OLD_SUMS = (
 
 async def day_at(connection: Connection, workspace_id: UUID, start: date, end: date, newer: int) -> date | None:
     """The day of the newest row with more than `newer` rows after it. None: there are not so many."""
-    row = await (await connection.execute(_DAY_AT, (workspace_id, start, end, newer))).fetchone()
-    return None if row is None else row[0]
+    return await fetch_value(connection, _DAY_AT, (workspace_id, start, end, newer))
 
 
 async def items(
@@ -90,19 +91,7 @@ async def items(
         "end_id": end_id,
     }
     values |= {"count": count, "max_rows": max_rows}
-    cursor = await connection.execute(_ITEMS[group_by], values)
-    return [
-        UsageItem(
-            group=group,
-            label=label,
-            runs=runs,
-            input_tokens=input_tokens,
-            cached_tokens=cached_tokens,
-            output_tokens=output_tokens,
-            cost_usd=cost_usd,
-        )
-        for group, label, runs, input_tokens, cached_tokens, output_tokens, cost_usd in await cursor.fetchall()
-    ]
+    return await fetch_records(connection, UsageItem, _ITEMS[group_by], values)
 
 
 async def delete_old(connection: Connection, workspace_id: UUID, days: int, batch: int) -> int:
