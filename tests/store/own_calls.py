@@ -385,18 +385,12 @@ async def _free_places(c: RecordingConnection, a: Workspace, b: Workspace) -> No
 
 async def _next_turn(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
     """The workspace whose last turn is longer ago."""
-    worker = await (await c.execute("INSERT INTO jobs.procrastinate_workers DEFAULT VALUES RETURNING id")).fetchone()
-    assert worker is not None
-    values = {"worker_id": worker[0], "places": 9, "count": 1}
-    job = await (await c.execute(queue_store._NEXT, values)).fetchone()
-    assert job is not None
-    assert str(a.run) in job
-    await c.execute(queue_store._RELEASE, {"job_ids": [job[0]]})
-    again = await (await c.execute(queue_store._NEXT, values)).fetchone()
-    assert again is not None
-    # Without how long it has waited.
-    assert again[:-1] == job[:-1]
-    await c.execute(queue_store._DELETE, {"job_id": job[0]})
+    worker_id = new_id()
+    [job] = await queue_store.synchronize(c, worker_id, 30, 9, 1, [])
+    assert job.run_id == a.run
+    assert await queue_store.synchronize(c, worker_id, 30, 9, 0, [job.id]) == []
+    await queue_store.unregister(c, worker_id)
+    await queue_store.listen(c)
 
 
 async def _condemn(c: RecordingConnection, a: Workspace, b: Workspace) -> None:

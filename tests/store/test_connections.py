@@ -15,7 +15,6 @@ from quarterdeck.core.settings import (
     ServerSettings,
     Settings,
     SettingsError,
-    WorkerSettings,
 )
 from quarterdeck.server import embedded_postgres
 from quarterdeck.server.connections import check_connections, demand_of_everything, embedded_max_connections
@@ -28,7 +27,6 @@ def settings_of(url: str, *, processes: int = 1, **values: int) -> Settings:
     return Settings(
         server=ServerSettings(processes=processes),
         database=DatabaseSettings(url=url, **values),  # type: ignore[arg-type]
-        worker=WorkerSettings(queue_connections=3),
     )
 
 
@@ -36,7 +34,7 @@ def settings_of(url: str, *, processes: int = 1, **values: int) -> Settings:
 async def test_processes_open_what_is_added_up(database_url: str, tmp_path: Path) -> None:
     settings = settings_of(app_url(database_url), processes=2, pool_connections=2, submit_connections=4)
     expected = demand_of_everything(settings).total
-    assert expected == 2 * (2 + 4 + 1) + (2 + 3 + 1)
+    assert expected == 2 * (2 + 4 + 1) + (2 + 1)
     assert demand_of_everything(replace(settings, metrics=MetricsSettings(port=9464))).total == expected + 1
     given = {"DATABASE_POOL_CONNECTIONS": 2, "DATABASE_SUBMIT_CONNECTIONS": 4}
     steady = 0
@@ -53,7 +51,7 @@ async def test_processes_open_what_is_added_up(database_url: str, tmp_path: Path
 
         with (
             serving(database_url, tmp_path, SERVER_PROCESSES=2, **given),
-            working(database_url, tmp_path, WORKER_QUEUE_CONNECTIONS=3, **given),
+            working(database_url, tmp_path, **given),
         ):
             await eventually(number_stays)
 

@@ -214,9 +214,9 @@ OF_ALL_WORKSPACES: dict[str, tuple[str, ...]] = {
     "gives workspaces their turns at the places of workers": (
         "runs/recovery_store _ASK_TO_LEAVE",
         "runs/recovery_store _LEAVING",
-        "worker/queue_store _NEXT",
-        "worker/queue_store _DELETE",
-        "worker/queue_store _RELEASE",
+        "worker/queue_store _SYNCHRONIZE",
+        "worker/queue_store _UNREGISTER",
+        "worker/queue_store _LISTEN",
     ),
     "blobs are shared by content": (
         "blobs/store _TOUCH",

@@ -28,15 +28,6 @@ async def recover(database: Database, lease_seconds: float, active_per_workspace
     await database.transaction(compare, repeatable=True)
 
 
-async def sweep_jobs(database: Database, days: int, batch: int) -> int:
-    """Deletes jobs that ended and are still in the queue. `days`: the retention of the server."""
-
-    async def delete(connection: Connection) -> int:
-        return await store.delete_ended_jobs(connection, days, batch)
-
-    return await database.in_batches(delete, batch)
-
-
 # Workspaces take turns at the places of workers: which runs must leave theirs, because other workspaces wait.
 #
 # The queue itself chooses which run gets a free place (db/functions/turns.sql).
