@@ -65,7 +65,7 @@ def test_too_many_connections_are_refused_with_both_sums(database_url: str, tmp_
     given = {"DATABASE_URL": app_url(database_url), "SERVER_PROCESSES": "200", "WORKER_PROCESSES": "50"}
     for refused, told in (
         (qd_here("api", "--data", str(tmp_path), **given), sums),
-        (qd("serve", "--data", str(tmp_path), "--port", "0", **given), "need 3250 (200 API processes x 13 + 50 wo"),
+        (qd("serve", "--data", str(tmp_path), "--port", "0", **given), "need 3050 (200 API processes x 13 + 50 wo"),
     ):
         assert refused.returncode == 2
         assert told in refused.stderr
