@@ -102,7 +102,7 @@ def test_limits_of_the_login_and_connections_of_others_count(
 @pytest.mark.long
 def test_the_embedded_server_has_room_for_its_processes(tmp_path: Path) -> None:
     wanted = embedded_max_connections(Settings(server=ServerSettings(processes=10)))
-    assert wanted == 10 * 13 + 13 + 30
+    assert wanted == 10 * 13 + 9 + 30
     assert embedded_max_connections(Settings()) == 100
 
     def shown(max_connections: int | None = None) -> object:
