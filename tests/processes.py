@@ -38,7 +38,7 @@ def is_gone(server: Server) -> bool:
     """Whether it has ended. A child of this process stays a zombie; one of the fork server does not."""
     try:
         return Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return True
 
 

@@ -61,7 +61,7 @@ def test_a_call_reaches_the_network(bin_folder: Path) -> None:
     assert done.returncode == 6, done.stderr
 
 
-@pytest.mark.parametrize("command", [[], ["serve"], ["admin"], ["sessions"], ["skills"], ["keys"], ["chat"]])
+@pytest.mark.parametrize("command", [[], ["sessions"], ["skills"], ["keys"], ["chat"]])
 def test_help(bin_folder: Path, command: list[str]) -> None:
     done = run(bin_folder / "qd", *command, "--help")
     assert (done.returncode, done.stderr) == (0, "")
