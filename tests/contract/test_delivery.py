@@ -19,7 +19,7 @@ from tests.fault.stand_in import Brake
 from tests.workers import USED, begin_demo_run, check_log, log_of
 from tests.world import Server, World, app_url, error_of, serving
 
-_JOBS = "SELECT run_id FROM run_jobs WHERE session_id = %s AND NOT taken"
+_JOBS = "SELECT run_id::text FROM run_jobs WHERE session_id = %s AND NOT taken"
 
 
 class Runs:

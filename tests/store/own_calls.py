@@ -196,7 +196,7 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: lifecycle.conversation(c, a.session, 9)
     yield lambda c, a, b: lifecycle.enqueue(c, a.waiting_session, a.parked_run)
     yield lambda c, a, b: lifecycle.enqueue_after(c, a.waiting_session, a.parked_run, 10)
-    yield lambda c, a, b: lifecycle.abort_jobs(c, a.run)
+    yield lambda c, a, b: lifecycle.cancel_jobs(c, a.run)
     yield lambda c, a, b: creation.events_of(c, a.session, a.input)
     yield lambda c, a, b: creation.repeated_by(c, a.session, 1)
     yield lambda c, a, b: creation.waits_in(c, a.session, InputEvent("input.accepted", 1, a.run, 1))
@@ -306,7 +306,6 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: returns(audit.delete_old(c, LOWEST_ID, 9), nothing)
     yield lambda c, a, b: returns(receipts.delete_old(c, long_ago, 7, 7, 9), nothing)
     yield lambda c, a, b: returns(files.delete_old(c, LOWEST_ID, None, 1, 9), nothing)
-    yield lambda c, a, b: returns(recovery.delete_ended_jobs(c, 1, 9), 0)
     yield lambda c, a, b: returns(expiry.with_files(c, LOWEST_ID, 1, 9), [])
     yield lambda c, a, b: returns(expiry.idle(c, [a.session, b.session], 1), [])
     yield lambda c, a, b: sessions.lock_deleted(c)
@@ -390,7 +389,6 @@ async def _next_turn(c: RecordingConnection, a: Workspace, b: Workspace) -> None
     assert job.run_id == a.run
     assert await queue_store.synchronize(c, worker_id, 30, 9, 0, [job.id]) == []
     await queue_store.unregister(c, worker_id)
-    await queue_store.listen(c)
 
 
 async def _condemn(c: RecordingConnection, a: Workspace, b: Workspace) -> None:

@@ -82,17 +82,17 @@ def test_limits_of_the_login_and_connections_of_others_count(
         owner.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'x' CONNECTION LIMIT 20").format(login))
         try:
             settings = settings_of(url)
-            with pytest.raises(SettingsError, match=r"need 25 .* allows 20 \(the limit of the login\)"):
+            with pytest.raises(SettingsError, match=r"need 22 .* allows 20 \(the limit of the login\)"):
                 check_connections(url, settings, demand_of_everything(settings))
             fewer = settings_of(url, pool_connections=5, submit_connections=2)
             check_connections(url, fewer, demand_of_everything(fewer))
             assert capsys.readouterr().err == ""
             # Connections of other logins, such as that of the owner, do not count against this limit.
-            owner.execute(sql.SQL("ALTER ROLE {} CONNECTION LIMIT 19").format(login))
+            owner.execute(sql.SQL("ALTER ROLE {} CONNECTION LIMIT 16").format(login))
             with psycopg.connect(url), psycopg.connect(url), psycopg.connect(url):
                 check_connections(url, fewer, demand_of_everything(fewer))
             told = capsys.readouterr().err
-            assert re.search(r"need 17 .*, other programs have \d, .* allows 19 \(the limit of the login\)", told)
+            assert re.search(r"need 14 .*, other programs have \d, .* allows 16 \(the limit of the login\)", told)
         finally:
             owner.execute(sql.SQL("DROP ROLE {}").format(login))
     check_connections(url, settings, demand_of_everything(settings))
@@ -109,7 +109,7 @@ def test_the_embedded_server_has_room_for_its_processes(tmp_path: Path) -> None:
         with embedded_postgres.running(tmp_path, max_connections) as url, psycopg.connect(url) as connection:
             return connection.execute("SHOW max_connections").fetchone()
 
-    assert shown(wanted) == ("173",)
+    assert shown(wanted) == ("169",)
     with (tmp_path / "postgres" / "postgresql.conf").open("a") as file:
         file.write("max_connections = 180\n")
     assert shown(wanted) == ("180",), "as the operator wants it"

@@ -29,7 +29,7 @@ REFUSED = (
     "TRUNCATE app.audit_events",
     "LOCK TABLE app.audit_events IN ACCESS EXCLUSIVE MODE",
     "ALTER TABLE app.audit_events DISABLE TRIGGER ALL",
-    "CREATE TRIGGER t BEFORE INSERT ON app.audit_events EXECUTE FUNCTION app.notify_lock_freed()",
+    "CREATE TRIGGER t BEFORE INSERT ON app.audit_events EXECUTE FUNCTION app.notify_session_freed()",
     "CREATE RULE r AS ON INSERT TO app.audit_events DO INSTEAD NOTHING",
     "UPDATE app.audit_retention SET keep_days = 1",
     "INSERT INTO app.audit_retention (keep_days) VALUES (1)",
@@ -264,7 +264,7 @@ def test_privileges_that_are_in_no_file_are_revoked(owner: OwnConnection, databa
     for grant in (
         "GRANT DELETE ON app.audit_events TO {}",
         "GRANT UPDATE (detail) ON app.audit_events TO {}",
-        "GRANT EXECUTE ON FUNCTION app.notify_lock_freed TO PUBLIC",
+        "GRANT EXECUTE ON FUNCTION app.notify_session_freed TO PUBLIC",
         "GRANT CREATE ON SCHEMA app TO {}",
     ):
         owner.execute(grant.replace("{}", ROLE).encode())
@@ -272,7 +272,7 @@ def test_privileges_that_are_in_no_file_are_revoked(owner: OwnConnection, databa
     rights = owner.execute(
         "SELECT has_table_privilege(%(r)s, 'app.audit_events', 'DELETE'),"
         " has_any_column_privilege(%(r)s, 'app.audit_events', 'UPDATE'), has_schema_privilege(%(r)s, 'app', 'CREATE'),"
-        " has_function_privilege(%(r)s, 'app.notify_lock_freed()', 'EXECUTE')",
+        " has_function_privilege(%(r)s, 'app.notify_session_freed()', 'EXECUTE')",
         {"r": ROLE},
     )
     assert rights.fetchall() == [(False, False, False, False)]

@@ -147,7 +147,7 @@ def test_role_with_powerful_memberships_is_refused(postgres_url: str, database_u
             migrate(database_url, AppRole(role))
 
 
-@pytest.mark.parametrize("owned", ["SCHEMA jobs", "TABLE app.audit_events", "FUNCTION app.expire_audit_entries"])
+@pytest.mark.parametrize("owned", ["SCHEMA app", "TABLE app.audit_events", "FUNCTION app.expire_audit_entries"])
 @pytest.mark.parametrize("through_a_group", [False, True], ids=["itself", "through_a_group"])
 def test_a_role_that_owns_something_of_ours_is_refused(
     postgres_url: str, database_url: str, owned: str, through_a_group: bool
