@@ -48,7 +48,7 @@ FROM waiting_runs CROSS JOIN LATERAL (VALUES
 ) AS entry (number, type, data)
 """
 _JOBS = """
-SELECT count(*), count(j.id) FROM runs r LEFT JOIN jobs.procrastinate_jobs j ON j.queueing_lock = r.id::text
+SELECT count(*), count(j.id) FROM runs r LEFT JOIN run_jobs j ON j.run_id = r.id
 WHERE r.state = 'waiting'
 """
 _CONNECTIONS = """

@@ -15,7 +15,7 @@ UPDATE runs SET state = 'waiting', waiting_since = clock_timestamp(), attempt = 
        started_at = coalesce(started_at, clock_timestamp())
 WHERE id = %s AND state IN ('queued', 'running')
 """
-_END_JOB = "DELETE FROM jobs.procrastinate_jobs WHERE queueing_lock = %s"
+_END_JOB = "DELETE FROM run_jobs WHERE run_id = %s"
 
 
 def approval(tool: str = "add_note", **arguments: object) -> NewAction:
@@ -92,5 +92,5 @@ async def run_state(world: World, run_id: str) -> str:
 
 
 async def jobs_of(world: World, run_id: str) -> int:
-    ((count,),) = await world.fetch("SELECT count(*) FROM jobs.procrastinate_jobs WHERE queueing_lock = %s", run_id)
+    ((count,),) = await world.fetch("SELECT count(*) FROM run_jobs WHERE run_id = %s", run_id)
     return int(count)

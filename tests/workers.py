@@ -104,7 +104,7 @@ async def ended(world: World, run_id: str, seconds: float = START_SECONDS) -> di
 async def take_for_dead(world: World) -> None:
     """Let all leases expire. A living worker renews its own within a quarter of the lease; until then its runs
     may be given to others."""
-    await world.execute("UPDATE jobs.procrastinate_workers SET last_heartbeat = now() - interval '1 hour'")
+    await world.execute("UPDATE workers SET last_heartbeat = now() - interval '1 hour'")
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from bench.submitting import CONNECTIONS, Sessions, add_sessions, by_pgbench, ov
 
 # More than either side gets through.
 _PER_SECOND = 15_000
-_COUNT = "SELECT count(*), (SELECT count(*) FROM jobs.procrastinate_jobs) FROM runs"
+_COUNT = "SELECT count(*), (SELECT count(*) FROM run_jobs) FROM runs"
 
 
 class Fresh(Struct):

@@ -17,7 +17,6 @@ from quarterdeck.core.settings import Settings
 from quarterdeck.db.database import Database
 from quarterdeck.files.service import sweep_files
 from quarterdeck.insights.usage.service import sweep_usage
-from quarterdeck.runs.recovery import sweep_jobs
 from quarterdeck.sessions.expiry import expire_files, expire_logs
 from quarterdeck.sessions.service import purge_deleted_sessions
 from quarterdeck.skills.bundle_files import sweep_blocks
@@ -36,7 +35,6 @@ class Deleted(Struct, frozen=True):
     blobs: int = 0
     sessions: int = 0
     deliveries: int = 0
-    jobs: int = 0
     usage: int = 0
 
 
@@ -74,7 +72,6 @@ class _Sweep(Struct, frozen=True):
         yield self._sessions
         yield self._blobs
         yield self._deliveries
-        yield self._jobs
 
     async def _receipts(self) -> dict[str, int]:
         receipt = self.settings.receipt
@@ -116,10 +113,6 @@ class _Sweep(Struct, frozen=True):
         shortest = min([days, *self._days("delivery_days")])
         batch = self.settings.receipt.sweep_batch
         return {"deliveries": await sweep_deliveries(self.database, days, shortest, batch)}
-
-    async def _jobs(self) -> dict[str, int]:
-        days, batch = self.settings.retention.job_days, self.settings.receipt.sweep_batch
-        return {"jobs": await sweep_jobs(self.database, days, batch)}
 
     def _days(self, kind: str) -> list[int]:
         found = (getattr(retention, kind) for retention in self.retention.values())

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.command import environment
 
-SERVER_PACKAGES = ("psycopg", "psycopg_pool", "pydantic_ai", "starlette", "procrastinate", "obstore", "granian")
+SERVER_PACKAGES = ("psycopg", "psycopg_pool", "pydantic_ai", "starlette", "obstore", "granian")
 # Some take as long to import as the rest of a process.
 SLOW_PACKAGES = ("jsonschema", "mcp", "opentelemetry.sdk", "pydantic_ai", "pydantic_core")
 BLOCKED = f"""

@@ -19,7 +19,7 @@ from tests.fault.stand_in import Brake
 from tests.workers import USED, begin_demo_run, check_log, log_of
 from tests.world import Server, World, app_url, error_of, serving
 
-_JOBS = "SELECT queueing_lock FROM jobs.procrastinate_jobs WHERE lock = %s AND status = 'todo' AND NOT abort_requested"
+_JOBS = "SELECT run_id::text FROM run_jobs WHERE session_id = %s AND NOT taken"
 
 
 class Runs:
@@ -44,7 +44,7 @@ class Runs:
         return lease
 
     async def take_job(self, run_id: str) -> None:
-        await self.world.execute("DELETE FROM jobs.procrastinate_jobs WHERE queueing_lock = %s", run_id)
+        await self.world.execute("DELETE FROM run_jobs WHERE run_id = %s", run_id)
 
     async def finish(self, lease: Lease) -> bool:
         return await lifecycle.finish(self.database, lease)

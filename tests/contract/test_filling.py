@@ -101,7 +101,7 @@ async def test_service_reads_generated_data(database_url: str, tmp_path: Path) -
             grown = (await world.get(f"/v1/sessions/{session_id(ACTIVE_EVERY)}/events")).json()["items"]
             assert [one["id"] for one in grown] == sorted({one["id"] for one in grown})
             assert grown[:-1] == log
-            (jobs,) = await world.fetch("SELECT count(*) FROM jobs.procrastinate_jobs WHERE status = 'todo'")
+            (jobs,) = await world.fetch("SELECT count(*) FROM run_jobs WHERE NOT taken")
             assert jobs == (2,)
             await check_against_lived_run(world, database_url, tmp_path)
 

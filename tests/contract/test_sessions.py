@@ -449,7 +449,7 @@ async def test_a_running_run_ends_with_its_session(world: World, server: Server)
         assert (await world.delete(f"/v1/sessions/{deleted}")).status_code == 204
 
         async def no_job() -> bool:
-            query = "SELECT FROM jobs.procrastinate_jobs WHERE lock = %s"
+            query = "SELECT FROM run_jobs WHERE session_id = %s"
             return not await world.fetch(query, deleted)
 
         await eventually(no_job)

@@ -81,9 +81,9 @@ async def test_limits_of_a_workspace(world: World) -> None:
 async def test_retention_of_a_workspace(world: World) -> None:
     """The settings of the server are defaults. Events do not outlive their runs."""
     before = await world.get("/v1/workspace")
-    kinds = ("run_days", "event_days", "file_days", "receipt_days", "audit_days", "delivery_days", "job_days")
+    kinds = ("run_days", "event_days", "file_days", "receipt_days", "audit_days", "delivery_days")
     nothing = dict.fromkeys((*kinds, "usage_days"))
-    defaults = nothing | {"receipt_days": 7, "audit_days": 365, "delivery_days": 30, "job_days": 7}
+    defaults = nothing | {"receipt_days": 7, "audit_days": 365, "delivery_days": 30}
     assert before.json()["retention"] == nothing
     assert before.json()["effective_retention"] == defaults
 

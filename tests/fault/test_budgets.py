@@ -179,7 +179,7 @@ async def test_workers_overshoot_a_daily_limit_by_the_steps_in_progress(world: W
             stack.enter_context(working(server.database_url, server.data_dir, **settings))
 
         async def all_have_started() -> bool:
-            return len(await world.fetch("SELECT FROM jobs.procrastinate_workers")) == workers
+            return len(await world.fetch("SELECT FROM workers")) == workers
 
         await eventually(all_have_started)
         async with StandIn.running(door) as stand_in:

@@ -133,7 +133,7 @@ async def check_work(world: World, api_port: int, worker_port: int) -> None:
 async def check_without_a_worker(world: World, api_port: int) -> None:
     """Its run is queued again."""
     await reach(api_port, {"workers": 0, "runs queued": 1, "queue_jobs": 1}, "queue_oldest_seconds")
-    await world.execute("UPDATE jobs.procrastinate_jobs SET queued_at = now() - interval '1 hour'")
+    await world.execute("UPDATE run_jobs SET queued_at = now() - interval '1 hour'")
     assert 3600 <= (await scrape(api_port))["queue_oldest_seconds"] < 7200
 
 

@@ -62,7 +62,7 @@ async def jobs_of(world: World, run_id: str) -> list[tuple[Any, ...]]:
     """Those that are left when the worker has had a moment to finish."""
 
     async def look() -> bool:
-        return not await world.fetch("SELECT FROM jobs.procrastinate_jobs WHERE queueing_lock = %s", run_id)
+        return not await world.fetch("SELECT FROM run_jobs WHERE run_id = %s", run_id)
 
     await eventually(look)
     return []

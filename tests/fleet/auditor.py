@@ -45,7 +45,7 @@ _ENTRIES = "SELECT session_id, id, run_id, type, data FROM session_events WHERE 
 _RUNS = """
 SELECT session_id, id, state, last_input, consumed_through,
        CASE WHEN state = 'waiting' AND EXISTS (
-           SELECT FROM jobs.procrastinate_jobs j WHERE j.queueing_lock = r.id::text AND j.status IN ('todo', 'doing')
+           SELECT FROM run_jobs j WHERE j.run_id = r.id
        ) THEN extract(epoch FROM now() - waiting_since)::float8 END
 FROM runs r WHERE session_id = ANY(%s)
 """

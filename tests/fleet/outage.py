@@ -127,7 +127,7 @@ async def _wait_for_workers(fleet: Fleet, kind: Outage, since: float) -> float |
     """Seconds until every worker has registered again. Workers of a paused database stay registered."""
     if kind is Outage.PAUSED:
         return None
-    query = "SELECT FROM jobs.procrastinate_workers WHERE last_heartbeat > pg_postmaster_start_time()"
+    query = "SELECT FROM workers WHERE last_heartbeat > pg_postmaster_start_time()"
     async with asyncio.timeout(RECOVERY_SECONDS):
         while len(await fleet.fetch(query)) < len(fleet.workers):
             await asyncio.sleep(0.05)

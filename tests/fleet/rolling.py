@@ -102,7 +102,7 @@ async def _wait_until_complete(fleet: Fleet) -> None:
     """Every API process is ready and every worker is registered. A worker that ends removes itself from the list."""
 
     async def look() -> bool:
-        return len(await fleet.fetch("SELECT FROM jobs.procrastinate_workers")) >= fleet.options.workers
+        return len(await fleet.fetch("SELECT FROM workers")) >= fleet.options.workers
 
     await fleet.wait_until_ready()
     await eventually(look)

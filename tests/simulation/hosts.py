@@ -109,7 +109,7 @@ class SimulatedHosts(Deployment):
 
     async def _wait_for_workers(self) -> None:
         deadline = time.monotonic() + START_SECONDS
-        while len(await self.fetch("SELECT FROM jobs.procrastinate_workers")) < len(self.workers):
+        while len(await self.fetch("SELECT FROM workers")) < len(self.workers):
             logs = "".join(worker.log.read_text()[-500:] for worker in self.workers)
             assert time.monotonic() < deadline, f"not every worker has started: {logs}"
             await asyncio.sleep(0.1)

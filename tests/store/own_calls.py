@@ -192,7 +192,7 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: lifecycle.conversation(c, a.session, 9)
     yield lambda c, a, b: lifecycle.enqueue(c, a.waiting_session, a.parked_run)
     yield lambda c, a, b: lifecycle.enqueue_after(c, a.waiting_session, a.parked_run, 10)
-    yield lambda c, a, b: lifecycle.abort_jobs(c, a.run)
+    yield lambda c, a, b: lifecycle.cancel_jobs(c, a.run)
     yield lambda c, a, b: creation.events_of(c, a.session, a.input)
     yield lambda c, a, b: creation.repeated_by(c, a.session, 1)
     yield lambda c, a, b: creation.waits_in(c, a.session, StoredInputEvent("input.accepted", 1, a.run, 1))
@@ -302,7 +302,6 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: returns(audit.delete_old(c, LOWEST_ID, 9), nothing)
     yield lambda c, a, b: returns(receipts.delete_old(c, long_ago, 7, 7, 9), nothing)
     yield lambda c, a, b: returns(files.delete_old(c, LOWEST_ID, None, 1, 9), nothing)
-    yield lambda c, a, b: returns(creation.delete_ended_jobs(c, 1, 9), 0)
     yield lambda c, a, b: returns(expiry.with_files(c, LOWEST_ID, 1, 9), [])
     yield lambda c, a, b: returns(expiry.idle(c, [a.session, b.session], 1), [])
     yield lambda c, a, b: sessions.lock_deleted(c)
@@ -379,18 +378,11 @@ async def _free_slots(c: RecordingConnection, a: Workspace, b: Workspace) -> Non
 
 async def _next_turn(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
     """The workspace whose last turn is longer ago."""
-    worker = await (await c.execute("INSERT INTO jobs.procrastinate_workers DEFAULT VALUES RETURNING id")).fetchone()
-    assert worker is not None
-    values = {"worker_id": worker[0], "slots": 9, "count": 1}
-    job = await (await c.execute(queue_store._NEXT, values)).fetchone()
-    assert job is not None
-    assert str(a.run) in job
-    await c.execute(queue_store._RELEASE, {"job_ids": [job[0]]})
-    again = await (await c.execute(queue_store._NEXT, values)).fetchone()
-    assert again is not None
-    # Without how long it has waited.
-    assert again[:-1] == job[:-1]
-    await c.execute(queue_store._DELETE, {"job_id": job[0]})
+    worker_id = new_id()
+    [job] = await queue_store.synchronize(c, worker_id, 30, 9, 1, [])
+    assert job.run_id == a.run
+    assert await queue_store.synchronize(c, worker_id, 30, 9, 0, [job.id]) == []
+    await queue_store.unregister(c, worker_id)
 
 
 async def _condemn(c: RecordingConnection, a: Workspace, b: Workspace) -> None:

@@ -15,7 +15,6 @@ from quarterdeck.core.settings import (
     ServerSettings,
     Settings,
     SettingsError,
-    WorkerSettings,
 )
 from quarterdeck.server import embedded_postgres
 from quarterdeck.server.connections import check_connections, demand_of_everything, embedded_max_connections
@@ -28,7 +27,6 @@ def settings_of(url: str, *, processes: int = 1, **values: int) -> Settings:
     return Settings(
         server=ServerSettings(processes=processes),
         database=DatabaseSettings(url=url, **values),  # type: ignore[arg-type]
-        worker=WorkerSettings(queue_connections=3),
     )
 
 
@@ -36,7 +34,7 @@ def settings_of(url: str, *, processes: int = 1, **values: int) -> Settings:
 async def test_processes_open_what_is_added_up(database_url: str, tmp_path: Path) -> None:
     settings = settings_of(app_url(database_url), processes=2, pool_connections=2, submit_connections=4)
     expected = demand_of_everything(settings).total
-    assert expected == 2 * (2 + 4 + 1) + (2 + 3 + 1)
+    assert expected == 2 * (2 + 4 + 1) + (2 + 1)
     assert demand_of_everything(replace(settings, metrics=MetricsSettings(port=9464))).total == expected + 1
     given = {"DATABASE_POOL_CONNECTIONS": 2, "DATABASE_SUBMIT_CONNECTIONS": 4}
     steady = 0
@@ -53,7 +51,7 @@ async def test_processes_open_what_is_added_up(database_url: str, tmp_path: Path
 
         with (
             serving(database_url, tmp_path, SERVER_PROCESSES=2, **given),
-            working(database_url, tmp_path, WORKER_QUEUE_CONNECTIONS=3, **given),
+            working(database_url, tmp_path, **given),
         ):
             await eventually(number_stays)
 
@@ -67,7 +65,7 @@ def test_too_many_connections_are_refused_with_both_sums(database_url: str, tmp_
     given = {"DATABASE_URL": app_url(database_url), "SERVER_PROCESSES": "200", "WORKER_PROCESSES": "50"}
     for refused, told in (
         (qd_here("api", "--data", str(tmp_path), **given), sums),
-        (qd("serve", "--data", str(tmp_path), "--port", "0", **given), "need 3250 (200 API processes x 13 + 50 wo"),
+        (qd("serve", "--data", str(tmp_path), "--port", "0", **given), "need 3050 (200 API processes x 13 + 50 wo"),
     ):
         assert refused.returncode == 2
         assert told in refused.stderr
@@ -84,17 +82,17 @@ def test_limits_of_the_login_and_connections_of_others_count(
         owner.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'x' CONNECTION LIMIT 20").format(login))
         try:
             settings = settings_of(url)
-            with pytest.raises(SettingsError, match=r"need 25 .* allows 20 \(the limit of the login\)"):
+            with pytest.raises(SettingsError, match=r"need 22 .* allows 20 \(the limit of the login\)"):
                 check_connections(url, settings, demand_of_everything(settings))
             fewer = settings_of(url, pool_connections=5, submit_connections=2)
             check_connections(url, fewer, demand_of_everything(fewer))
             assert capsys.readouterr().err == ""
             # Connections of other logins, such as that of the owner, do not count against this limit.
-            owner.execute(sql.SQL("ALTER ROLE {} CONNECTION LIMIT 19").format(login))
+            owner.execute(sql.SQL("ALTER ROLE {} CONNECTION LIMIT 16").format(login))
             with psycopg.connect(url), psycopg.connect(url), psycopg.connect(url):
                 check_connections(url, fewer, demand_of_everything(fewer))
             told = capsys.readouterr().err
-            assert re.search(r"need 17 .*, other programs have \d, .* allows 19 \(the limit of the login\)", told)
+            assert re.search(r"need 14 .*, other programs have \d, .* allows 16 \(the limit of the login\)", told)
         finally:
             owner.execute(sql.SQL("DROP ROLE {}").format(login))
     check_connections(url, settings, demand_of_everything(settings))
@@ -104,14 +102,14 @@ def test_limits_of_the_login_and_connections_of_others_count(
 @pytest.mark.long
 def test_the_embedded_server_has_room_for_its_processes(tmp_path: Path) -> None:
     wanted = embedded_max_connections(Settings(server=ServerSettings(processes=10)))
-    assert wanted == 10 * 13 + 13 + 30
+    assert wanted == 10 * 13 + 9 + 30
     assert embedded_max_connections(Settings()) == 100
 
     def shown(max_connections: int | None = None) -> object:
         with embedded_postgres.running(tmp_path, max_connections) as url, psycopg.connect(url) as connection:
             return connection.execute("SHOW max_connections").fetchone()
 
-    assert shown(wanted) == ("173",)
+    assert shown(wanted) == ("169",)
     with (tmp_path / "postgres" / "postgresql.conf").open("a") as file:
         file.write("max_connections = 180\n")
     assert shown(wanted) == ("180",), "as the operator wants it"

@@ -29,7 +29,7 @@ REFUSED = (
     "TRUNCATE app.audit_events",
     "LOCK TABLE app.audit_events IN ACCESS EXCLUSIVE MODE",
     "ALTER TABLE app.audit_events DISABLE TRIGGER ALL",
-    "CREATE TRIGGER t BEFORE INSERT ON app.audit_events EXECUTE FUNCTION app.notify_lock_freed()",
+    "CREATE TRIGGER t BEFORE INSERT ON app.audit_events EXECUTE FUNCTION app.notify_session_freed()",
     "CREATE RULE r AS ON INSERT TO app.audit_events DO INSTEAD NOTHING",
     "UPDATE app.audit_retention SET keep_days = 1",
     "INSERT INTO app.audit_retention (keep_days) VALUES (1)",
@@ -68,10 +68,8 @@ REFUSED = (
     "ALTER TABLE app.users OWNER TO CURRENT_USER",
     "DROP TABLE app.receipts",
     "DROP SCHEMA app CASCADE",
-    "DROP SCHEMA jobs CASCADE",
     "CREATE INDEX ON app.users (email)",
     "CREATE TABLE app.x ()",
-    "CREATE TABLE jobs.x ()",
     "CREATE TABLE public.x ()",
     "CREATE TEMPORARY TABLE x ()",
     "CREATE SCHEMA x",
@@ -79,8 +77,6 @@ REFUSED = (
     "CREATE FUNCTION public.x() RETURNS int LANGUAGE sql AS 'SELECT 1'",
     "SELECT setval('app.session_event_ids', 1)",
     "ALTER SEQUENCE app.session_event_ids RESTART",
-    "SELECT jobs.procrastinate_retry_job_v1(1, now(), 1, '', '')",
-    "SELECT FROM jobs.procrastinate_events",
     "GRANT SELECT ON pg_authid TO CURRENT_USER",
     "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} GRANT ALL ON TABLES TO PUBLIC",
     "SET ROLE {owner}",
@@ -151,14 +147,11 @@ def test_the_role_owns_nothing_and_is_nothing_special(owner: OwnConnection) -> N
 
 
 def test_functions_are_executable_by_the_service_role_only(owner: OwnConnection) -> None:
-    ours = "FROM pg_proc WHERE pronamespace IN ('app'::regnamespace, 'jobs'::regnamespace)"
+    ours = "FROM pg_proc WHERE pronamespace = 'app'::regnamespace"
     assert owner.execute(f"SELECT proname {ours} AND has_function_privilege('public', oid, 'EXECUTE')").fetchall() == []
     definers = owner.execute(f"SELECT proname, proconfig {ours} AND prosecdef").fetchall()
     assert {name for name, _ in definers} == {"expire_audit_entries", "add_conversation_words"}
     assert all("search_path=app, pg_temp" in str(config) for _, config in definers)
-    queue = "FROM pg_proc WHERE pronamespace = 'jobs'::regnamespace"
-    refused = owner.execute(f"SELECT proname {queue} AND NOT has_function_privilege('{ROLE}', oid, 'EXECUTE')")
-    assert refused.fetchall() == [], "which of them the queue's library calls is its own business"
 
 
 # The rows of `credentials`: a key and a token that were revoked, and ones that expire in an hour.
@@ -271,7 +264,7 @@ def test_privileges_that_are_in_no_file_are_revoked(owner: OwnConnection, databa
     for grant in (
         "GRANT DELETE ON app.audit_events TO {}",
         "GRANT UPDATE (detail) ON app.audit_events TO {}",
-        "GRANT EXECUTE ON FUNCTION app.notify_lock_freed TO PUBLIC",
+        "GRANT EXECUTE ON FUNCTION app.notify_session_freed TO PUBLIC",
         "GRANT CREATE ON SCHEMA app TO {}",
     ):
         owner.execute(grant.replace("{}", ROLE).encode())
@@ -279,7 +272,7 @@ def test_privileges_that_are_in_no_file_are_revoked(owner: OwnConnection, databa
     rights = owner.execute(
         "SELECT has_table_privilege(%(r)s, 'app.audit_events', 'DELETE'),"
         " has_any_column_privilege(%(r)s, 'app.audit_events', 'UPDATE'), has_schema_privilege(%(r)s, 'app', 'CREATE'),"
-        " has_function_privilege(%(r)s, 'app.notify_lock_freed()', 'EXECUTE')",
+        " has_function_privilege(%(r)s, 'app.notify_session_freed()', 'EXECUTE')",
         {"r": ROLE},
     )
     assert rights.fetchall() == [(False, False, False, False)]

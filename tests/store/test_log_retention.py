@@ -285,9 +285,6 @@ async def test_each_workspace_has_its_own_retention(archive: Archive) -> None:
             f" SELECT '{id_of(20)}', '{webhook_id}', 'x', '', 'failed' FROM w",
             "INSERT INTO audit_events (id, workspace_id, action, object_type, object_id, detail)"
             f" SELECT '{id_of(400)}', id, 'x', 'run', id, '{{}}' FROM w",
-            "INSERT INTO jobs.procrastinate_jobs (queue_name, task_name, status, workspace_id, ask_at)"
-            " SELECT 'runs', 'drive_run', status::jobs.procrastinate_job_status, id, now() - interval '20 days'"
-            " FROM w, unnest(ARRAY['failed', 'todo']) AS status",
             "INSERT INTO run_usage"
             " (workspace_id, day, run_id, session_id, model, input_tokens, cached_tokens, output_tokens)"
             " SELECT id, now()::date - days, id, id, 'x', 1, 1, 1 FROM w, unnest(ARRAY[1, 20]) AS days",
@@ -295,11 +292,9 @@ async def test_each_workspace_has_its_own_retention(archive: Archive) -> None:
             " SELECT id, now()::date - days, 0, 1, 1, 1 FROM w, unnest(ARRAY[1, 20]) AS days",
         ):
             await archive.run_sql(f"WITH w AS (SELECT * FROM workspaces WHERE id = '{workspace_id}') {statement}")
-    await archive.keep(archive.alpha, receipt_days=30, delivery_days=10, audit_days=500, job_days=30, usage_days=10)
+    await archive.keep(archive.alpha, receipt_days=30, delivery_days=10, audit_days=500, usage_days=10)
     small_batches = ReceiptSettings(sweep_batch=2)
-    assert await archive.sweep(receipt=small_batches) == Deleted(
-        receipts=2, deliveries=1, audit_events=1, jobs=1, usage=1
-    )
+    assert await archive.sweep(receipt=small_batches) == Deleted(receipts=2, deliveries=1, audit_events=1, usage=1)
     for table, expected in (
         ("audit_events", archive.alpha),
         ("daily_usage", archive.bravo),
@@ -307,8 +302,6 @@ async def test_each_workspace_has_its_own_retention(archive: Archive) -> None:
     ):
         column = "action = 'x'" if table == "audit_events" else "day < now()::date - 10"
         assert await archive.run_sql(f"SELECT workspace_id FROM {table} WHERE {column}") == [(expected,)]
-    jobs = await archive.run_sql("SELECT workspace_id FROM jobs.procrastinate_jobs WHERE status = 'failed'")
-    assert jobs == [(archive.alpha,)]
     ((kept,),) = await archive.run_sql(
         "SELECT array_agg(DISTINCT coalesce(k.workspace_id, s.workspace_id)) FROM receipts r"
         " LEFT JOIN api_keys k ON k.id = r.scope_id LEFT JOIN sessions s ON s.id = r.scope_id"

@@ -1,7 +1,5 @@
 """Figures of the database, when some of them take too long."""
 
-from uuid import uuid4
-
 import psycopg
 
 from quarterdeck.server.metrics_scrape import read_all
@@ -9,8 +7,8 @@ from quarterdeck.server.metrics_store import Counts
 from tests.world import AS_OWNER, app_url
 
 _ADD_JOB = """
-INSERT INTO jobs.procrastinate_jobs (queue_name, task_name, lock, queueing_lock, status, queued_at, scheduled_at)
-VALUES ('runs', 'drive_run', %s, %s, 'todo', now() - %s::interval, now() + %s::interval)
+INSERT INTO run_jobs (run_id, session_id, workspace_id, queued_at, paused_until)
+VALUES (gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), now() - %s::interval, now() + %s::interval)
 """
 
 
@@ -18,7 +16,7 @@ def test_the_age_of_the_queue_does_not_wait_for_counts(database_url: str) -> Non
     with psycopg.connect(database_url, options=AS_OWNER) as owner:
         # The first will be due in a minute, the second has been due for 200 seconds.
         for queued, due in (("1 hour", "1 minute"), ("50 minutes", "-200 seconds"), ("100 seconds", None)):
-            owner.execute(_ADD_JOB, (str(uuid4()), str(uuid4()), queued, due))
+            owner.execute(_ADD_JOB, (queued, due))
         owner.commit()
         with psycopg.connect(app_url(database_url)) as connection:
             figures = read_all(connection, "quarterdeck_app", 60)

@@ -5,12 +5,11 @@ from multiprocessing import get_context
 
 import psycopg
 import pytest
-from procrastinate.schema import SchemaManager
 from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
 from quarterdeck.core.settings import Settings, SettingsError
-from quarterdeck.db.migrate import MigrationError, is_current, migrate, pending_changes, queue_migrations
+from quarterdeck.db.migrate import MigrationError, is_current, migrate, pending_changes
 from quarterdeck.server.connections import check_connections, demand_of
 from tests.world import drop_database
 
@@ -45,10 +44,6 @@ def test_another_encoding_is_refused(postgres_url: str, encoding: str) -> None:
         drop_database(postgres_url, url)
 
 
-def test_the_queues_migrations_are_where_its_library_says() -> None:
-    assert str(queue_migrations()) == SchemaManager.get_migrations_path()
-
-
 async def current(url: str) -> bool:
     async with await AsyncConnection.connect(url, autocommit=True) as connection:
         return await is_current(connection)
@@ -57,7 +52,7 @@ async def current(url: str) -> bool:
 async def test_an_empty_database_becomes_current_and_stays_so(empty_url: str) -> None:
     assert not await current(empty_url)
     applied = migrate(empty_url)
-    folders = ("jobs/", "schema/", "0")
+    folders = ("schema/", "0")
     assert applied == [name for folder in folders for name in sorted(applied) if name.startswith(folder)]
     assert "schema/01_workspaces" in applied
     assert await current(empty_url)

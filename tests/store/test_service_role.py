@@ -15,9 +15,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from quarterdeck.core.settings import AuditSettings, DatabaseSettings
 from quarterdeck.db.database import connection_options
 from quarterdeck.db.migrate import MigrationError, is_current, migrate
-from quarterdeck.db.pool import as_options
 from quarterdeck.db.roles import AppRole, RoleError
-from quarterdeck.worker.queue_store import queue_settings
 from tests.pages import blocks_of
 from tests.store.service_role import OPTIONS, ROLE, OwnConnection, connected, owner
 from tests.world import app_url, drop_database
@@ -149,7 +147,7 @@ def test_role_with_powerful_memberships_is_refused(postgres_url: str, database_u
             migrate(database_url, AppRole(role))
 
 
-@pytest.mark.parametrize("owned", ["SCHEMA jobs", "TABLE app.audit_events", "FUNCTION app.expire_audit_entries"])
+@pytest.mark.parametrize("owned", ["SCHEMA app", "TABLE app.audit_events", "FUNCTION app.expire_audit_entries"])
 @pytest.mark.parametrize("through_a_group", [False, True], ids=["itself", "through_a_group"])
 def test_a_role_that_owns_something_of_ours_is_refused(
     postgres_url: str, database_url: str, owned: str, through_a_group: bool
@@ -184,11 +182,10 @@ def test_role_defaults_set_by_the_login_have_no_effect(postgres_url: str, databa
         with connected(weak, "") as connection:
             found = connection.execute(stored, (list(HOSTILE_DEFAULTS),)).fetchall()
             assert {name for (name,) in found} == set(HOSTILE_DEFAULTS), "a test of the test"
-        for options in (connection_options(settings), as_options(queue_settings(settings))):
-            with connected(weak, options) as connection:
-                assert connection.execute(stored, (list(HOSTILE_DEFAULTS),)).fetchall() == []
-                assert connection.execute("SHOW synchronous_commit").fetchall() == [("on",)]
-                assert connection.execute("SHOW default_transaction_isolation").fetchall() == [("read committed",)]
+        with connected(weak, connection_options(settings)) as connection:
+            assert connection.execute(stored, (list(HOSTILE_DEFAULTS),)).fetchall() == []
+            assert connection.execute("SHOW synchronous_commit").fetchall() == [("on",)]
+            assert connection.execute("SHOW default_transaction_isolation").fetchall() == [("read committed",)]
         migrate(database_url, AppRole(role))
         left = superuser.execute("SELECT FROM pg_db_role_setting WHERE setrole = %s::regrole", (role,))
         assert left.fetchall() == []

@@ -228,6 +228,12 @@ WHERE c.grantee = 'quarterdeck_app' AND c.table_schema = 'app' AND NOT EXISTS (
 ORDER BY 1, 2, 3
 """
 _USED_ELSEWHERE = [
+    # ask_runs_to_leave(), cancel_run_jobs() and synchronize_worker() use them.
+    "UPDATE (ask_at) ON app.run_jobs",
+    "UPDATE (cancelled) ON app.run_jobs",
+    "UPDATE (leaving) ON app.run_jobs",
+    "UPDATE (taken) ON app.run_jobs",
+    "UPDATE (worker_id) ON app.run_jobs",
     # expire_log() uses it.
     "DELETE ON app.runs",
     # expire_log() uses them.
@@ -235,6 +241,8 @@ _USED_ELSEWHERE = [
     "UPDATE (expired_cost_usd) ON app.sessions",
     "UPDATE (expired_input_tokens) ON app.sessions",
     "UPDATE (expired_output_tokens) ON app.sessions",
+    # synchronize_worker() uses it.
+    "INSERT (id) ON app.workers",
     # next_run_job() uses them when runs of two workspaces wait.
     "INSERT ON app.workspace_turns",
     "SELECT ON app.workspace_turns",

@@ -18,8 +18,8 @@ from tests.workers import SETUP, begin_demo_run
 from tests.world import AS_OWNER, World, app_url
 
 _ADD_JOB = """
-INSERT INTO jobs.procrastinate_jobs (queue_name, task_name, lock, queueing_lock, status, workspace_id, ask_at)
-VALUES ('runs', 'drive_run', %s, %s, %s, %s, now() - interval '1 minute')
+INSERT INTO run_jobs (session_id, run_id, taken, workspace_id, ask_at)
+VALUES (%s, %s, %s, %s, now() - interval '1 minute')
 """
 
 
@@ -34,42 +34,33 @@ async def test_the_newest_run_leaves_and_not_the_one_that_left_before(connection
     greedy, neighbour = uuid4(), uuid4()
     oldest, middle, newest = (new_id() for _ in range(3))
     for run_id in (middle, newest, oldest):
-        await connection.execute(_ADD_JOB, (str(uuid4()), str(run_id), "doing", greedy))
-    await connection.execute(_ADD_JOB, (str(uuid4()), str(new_id()), "todo", neighbour))
+        await connection.execute(_ADD_JOB, (uuid4(), run_id, True, greedy))
+    await connection.execute(_ADD_JOB, (uuid4(), new_id(), False, neighbour))
     await connection.execute("SELECT ask_runs_to_leave()")
-    rows = await (
-        await connection.execute("SELECT queueing_lock FROM jobs.procrastinate_jobs WHERE leaving")
-    ).fetchall()
-    assert rows == [(str(newest),)]
+    rows = await (await connection.execute("SELECT run_id FROM run_jobs WHERE leaving")).fetchall()
+    assert rows == [(newest,)]
 
 
-async def _fetch(connection: "AsyncConnection[Any]", count: int) -> list[tuple[int, str, UUID]]:
-    worker = await (
-        await connection.execute("INSERT INTO jobs.procrastinate_workers DEFAULT VALUES RETURNING id")
-    ).fetchone()
-    assert worker is not None
-    query = "SELECT id, queueing_lock, workspace_id FROM next_run_jobs(%s, 100, %s)"
-    return await (await connection.execute(query, (worker[0], count))).fetchall()
+async def _fetch(connection: "AsyncConnection[Any]", count: int) -> list[tuple[int, UUID, UUID]]:
+    worker_id = new_id()
+    await connection.execute("INSERT INTO workers (id) VALUES (%s)", (worker_id,))
+    query = "SELECT id, run_id, workspace_id FROM next_run_jobs(%s, 100, %s)"
+    return await (await connection.execute(query, (worker_id, count))).fetchall()
 
 
 async def test_jobs_are_fetched_together(connection: "AsyncConnection[Any]") -> None:
     """In the order of their runs, never two of a session, and in turns as soon as another workspace waits."""
-    first, second, one_session = uuid4(), uuid4(), str(uuid4())
-    runs = [str(new_id()) for _ in range(7)]
+    first, second, one_session = uuid4(), uuid4(), uuid4()
+    runs = [new_id() for _ in range(7)]
     for run_id in runs[:4]:
-        await connection.execute(_ADD_JOB, (str(uuid4()), run_id, "todo", first))
+        await connection.execute(_ADD_JOB, (uuid4(), run_id, False, first))
     assert [run_id for _, run_id, _ in await _fetch(connection, 3)] == runs[:3]
     for run_id in runs[4:6]:
-        await connection.execute(_ADD_JOB, (one_session, run_id, "todo", first))
-    fetched = await _fetch(connection, 8)
-    assert [run_id for _, run_id, _ in fetched] == runs[3:5]
+        await connection.execute(_ADD_JOB, (one_session, run_id, False, first))
+    assert [run_id for _, run_id, _ in await _fetch(connection, 8)] == runs[3:5]
     assert await _fetch(connection, 8) == [], "the session of the last job has one in progress"
-    released = [job_id for job_id, *_ in fetched]
-    await connection.execute("UPDATE jobs.procrastinate_jobs SET leaving = true WHERE id = ANY (%s)", (released,))
-    await connection.execute("SELECT release_run_jobs(%s)", (released,))
-    leaving = await connection.execute("SELECT FROM jobs.procrastinate_jobs WHERE leaving")
-    assert await leaving.fetchall() == [], "they have left"
-    await connection.execute(_ADD_JOB, (str(uuid4()), runs[6], "todo", second))
+    await connection.execute("DELETE FROM run_jobs WHERE session_id = %s AND taken", (one_session,))
+    await connection.execute(_ADD_JOB, (uuid4(), runs[6], False, second))
     assert [workspace for _, _, workspace in await _fetch(connection, 2)] == [second, first]
 
 

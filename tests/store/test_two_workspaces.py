@@ -100,7 +100,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "runs/lifecycle_store _GIVE_BACK",
         "runs/lifecycle_store _CONTINUE_IN",
         "runs/lifecycle_store _CONVERSATION",
-        "runs/lifecycle_store _ABORT_JOBS",
+        "runs/lifecycle_store _CANCEL_JOBS",
         "runs/lifecycle_store _ENQUEUE",
         "runs/lifecycle_store _ENQUEUE_AFTER",
         "runs/store _EVENTS",
@@ -193,7 +193,6 @@ OF_ALL_WORKSPACES: dict[str, tuple[str, ...]] = {
         "sessions/store _DELETED",
         "webhooks/store _DELETE_OLD",
         "files/store _DELETE_OLD",
-        "runs/store _DELETE_ENDED",
         "sessions/expiry_store _WITH_FILES",
         "sessions/expiry_store _IDLE",
         "workspaces/store _RETENTION_OF_ALL",
@@ -211,9 +210,8 @@ OF_ALL_WORKSPACES: dict[str, tuple[str, ...]] = {
     "gives workspaces their turns at the slots of workers": (
         "runs/store _ASK_TO_LEAVE",
         "runs/store _LEAVING",
-        "worker/queue_store _NEXT",
-        "worker/queue_store _DELETE",
-        "worker/queue_store _RELEASE",
+        "worker/queue_store _SYNCHRONIZE",
+        "worker/queue_store _UNREGISTER",
     ),
     "blobs are shared by content": (
         "blobs/store _TOUCH",

@@ -172,14 +172,14 @@ async def fill(connection: Connection, workspace: Workspace, due_in: str) -> Non
 
 
 # Tables without data of workspaces.
-NO_WORKSPACES = {"migrations", "audit_retention"}
+NO_WORKSPACES = {"migrations", "audit_retention", "workers"}
 _TABLES = "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname = 'app' ORDER BY 1"
 
 
 async def tables(connection: Connection) -> list[str]:
     """Tables with data of workspaces, jobs included."""
     found = [row[0] for row in await (await connection.execute(_TABLES)).fetchall()]
-    return [*(name for name in found if name.removeprefix("app.") not in NO_WORKSPACES), "jobs.procrastinate_jobs"]
+    return [name for name in found if name.removeprefix("app.") not in NO_WORKSPACES]
 
 
 async def rows_of(connection: Connection, names: list[str], workspace: Workspace) -> dict[str, str]:

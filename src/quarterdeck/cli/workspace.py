@@ -76,7 +76,6 @@ KINDS = {
     "receipt_days": "receipts",
     "audit_days": "audit",
     "delivery_days": "deliveries",
-    "job_days": "jobs",
     "usage_days": "usage",
 }
 _FIELDS = {kind: field for field, kind in KINDS.items()}

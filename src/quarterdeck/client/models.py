@@ -809,7 +809,6 @@ class SetRetention(Struct, frozen=True):
     receipt_days: int | UnsetType | None = UNSET
     audit_days: int | UnsetType | None = UNSET
     delivery_days: int | UnsetType | None = UNSET
-    job_days: int | UnsetType | None = UNSET
     usage_days: int | UnsetType | None = UNSET
 
 

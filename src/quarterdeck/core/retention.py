@@ -23,7 +23,6 @@ class RetentionDays(Struct, frozen=True):
     receipt_days: Annotated[int | None, Meta(description="Responses to requests with an Idempotency-Key.")] = None
     audit_days: Annotated[int | None, Meta(description="Audit events.")] = None
     delivery_days: Annotated[int | None, Meta(description="Ended deliveries of webhooks.")] = None
-    job_days: Annotated[int | None, Meta(description="Ended jobs that a worker left in the queue.")] = None
     usage_days: Annotated[int | None, Meta(description="Tokens and cost of each run and day.")] = None
 
     def set_days(self) -> dict[str, int]:

@@ -279,7 +279,6 @@ class RetentionSettings(Struct, frozen=True):
     file_days: KeepDays | None = None
     usage_days: KeepDays | None = None
     # Jobs are deleted when they end. This is for those that a worker could not delete.
-    job_days: KeepDays = 7
 
 
 class BlobSettings(Struct, frozen=True):
@@ -331,8 +330,6 @@ class WorkerSettings(Struct, frozen=True):
     # Worker processes of `qd serve`; `qd worker` is one.
     processes: Count = 1
     concurrency: Count = 100
-    # Connections of a process for the job queue. `database.pool_connections` serve everything else.
-    queue_connections: Count = 4
     # A worker without a heartbeat for this long is presumed dead, and its runs are recovered. It sends four heartbeats
     # per lease. A shorter lease would take runs from a worker that is only paused, a longer one delays recovery.
     lease_seconds: Seconds = 20.0
@@ -480,7 +477,6 @@ class Settings(Struct, frozen=True):
             file_days=self.retention.file_days,
             receipt_days=self.receipt.keep_days,
             delivery_days=self.webhook.keep_days,
-            job_days=self.retention.job_days,
             usage_days=self.retention.usage_days,
         )
 

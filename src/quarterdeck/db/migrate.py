@@ -1,18 +1,15 @@
-"""Migrates a database to the schema of this release: the job queue's own migrations (in the schema `jobs`), then
-`schema/`, the schema of the first release, and `migrations/`, its changes since then (in the schema `app`), each file
-once; then all files of `functions/` and `grants/`, every time.
+"""Migrates a database to the schema of this release: `schema/`, the schema of the first release, and `migrations/`, its
+changes since then, each file once; then all files of `functions/` and `grants/`, every time.
 
 An applied file must not change: its SHA-256 is recorded and compared. A database that was migrated by a newer
 release is refused. One process migrates at a time; the others wait and then find nothing to do.
 """
 
 import hashlib
-import importlib.util
 from collections.abc import Collection, Mapping
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
-from pathlib import Path
 
 import psycopg
 from msgspec import Struct
@@ -23,8 +20,6 @@ from quarterdeck.db.connection_limits import encoding_error
 from quarterdeck.db.database import Connection
 from quarterdeck.db.pool import SCHEMA
 from quarterdeck.db.roles import USUAL_ROLE, AppRole, OwnConnection, close_database, granted, prepare_role
-
-JOBS_SCHEMA = "jobs"
 
 # The other locks have their names in functions/locks.sql. This one is taken before there are functions. The number does
 # not collide with theirs, which are hashes of 64 bits.
@@ -78,7 +73,6 @@ class MigrationError(Exception):
 class _Script(Struct, frozen=True):
     name: str
     text: str
-    schema: str = SCHEMA
 
     @property
     def sha256(self) -> str:
@@ -144,8 +138,7 @@ def check_known(applied: Mapping[str, str], source: str) -> None:
 
 def apply_migrations(connection: OwnConnection, only: Collection[str] | None = None) -> list[str]:
     """Applies pending migrations, or those of them in `only`, and returns their names."""
-    for schema in (SCHEMA, JOBS_SCHEMA):
-        connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
+    connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(SCHEMA)))
     connection.execute(_CREATE)
     done = []
     for script in _pending(dict(connection.execute(_APPLIED).fetchall())):
@@ -162,7 +155,6 @@ def _apply(connection: OwnConnection, script: _Script) -> None:
     for tries_left in reversed(range(_TRIES)):
         try:
             with connection.transaction():
-                connection.execute(sql.SQL("SET LOCAL search_path = {}").format(sql.Identifier(script.schema)))
                 connection.execute(script.text.encode())
                 connection.execute(_RECORD, (script.name, script.sha256))
             return
@@ -238,24 +230,10 @@ def _pending(applied: Mapping[str, str], source: str = "the database") -> list[_
     return [script for name, script in scripts.items() if name not in applied]
 
 
-def queue_migrations() -> Path:
-    """The migrations of the queue's library. The library is not imported, since that is slow and API processes do not
-    need it."""
-    found = importlib.util.find_spec("procrastinate")
-    assert found is not None, "a dependency"
-    assert found.origin is not None, "a package with a file"
-    return Path(found.origin).parent / "sql" / "migrations"
-
-
 @cache
 def _migrations() -> list[_Script]:
-    library = queue_migrations()
-    queue = [
-        _Script(f"{JOBS_SCHEMA}/{file.stem}", file.read_text("utf-8"), JOBS_SCHEMA)
-        for file in sorted(library.glob("*.sql"))
-    ]
     schema = [_Script(f"schema/{script.name}", script.text) for script in _scripts("schema")]
-    return queue + schema + _scripts("migrations")
+    return schema + _scripts("migrations")
 
 
 @cache

@@ -23,11 +23,11 @@ SELECT EXISTS (
     WHERE pg_has_role(r.oid, g.oid, 'MEMBER') AND (
         g.rolsuper OR g.rolcreaterole OR g.rolcreatedb OR g.rolreplication OR g.rolbypassrls
         OR g.rolname = current_user OR g.rolname LIKE 'pg\\_%%' OR g.oid IN (
-            SELECT nspowner FROM pg_namespace WHERE nspname IN ('app', 'jobs')
+            SELECT nspowner FROM pg_namespace WHERE nspname = 'app'
             UNION ALL SELECT c.relowner FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-            WHERE n.nspname IN ('app', 'jobs')
+            WHERE n.nspname = 'app'
             UNION ALL SELECT p.proowner FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-            WHERE n.nspname IN ('app', 'jobs')
+            WHERE n.nspname = 'app'
         )
     )
 )
@@ -59,15 +59,15 @@ WHERE p.pronamespace = 'pg_catalog'::regnamespace AND (
 
 _PRIVILEGES = """
 WITH objects AS (
-    SELECT 'schema ' || nspname AS name, nspacl AS acl FROM pg_namespace WHERE nspname IN ('app', 'jobs')
+    SELECT 'schema ' || nspname AS name, nspacl AS acl FROM pg_namespace WHERE nspname = 'app'
     UNION ALL
-    SELECT c.oid::regclass::text, c.relacl FROM pg_class c WHERE c.relnamespace::regnamespace::text IN ('app', 'jobs')
+    SELECT c.oid::regclass::text, c.relacl FROM pg_class c WHERE c.relnamespace::regnamespace::text = 'app'
     UNION ALL
     SELECT c.oid::regclass || '.' || a.attname, a.attacl FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
-    WHERE c.relnamespace::regnamespace::text IN ('app', 'jobs')
+    WHERE c.relnamespace::regnamespace::text = 'app'
     UNION ALL
     SELECT p.oid::regprocedure::text, p.proacl FROM pg_proc p
-    WHERE p.pronamespace::regnamespace::text IN ('app', 'jobs')
+    WHERE p.pronamespace::regnamespace::text = 'app'
 )
 SELECT o.name || ' ' || a.privilege_type FROM objects o, aclexplode(o.acl) a JOIN pg_roles r ON r.oid = a.grantee
 WHERE r.rolname = %s

@@ -28,7 +28,7 @@ _DELETE_DEFAULTS = "DELETE FROM app.audit_retention"
 
 _TABLES = """
 SELECT n.nspname || '.' || c.relname, pg_table_size(c.oid) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname IN ('app', 'jobs') AND c.relkind = 'r' ORDER BY 1
+WHERE n.nspname = 'app' AND c.relkind = 'r' ORDER BY 1
 """
 _COLUMNS = """
 SELECT a.attname FROM pg_attribute a
@@ -36,13 +36,13 @@ WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped AND a
 """
 _SEQUENCES = """
 SELECT schemaname || '.' || sequencename, last_value FROM pg_sequences
-WHERE schemaname IN ('app', 'jobs') AND last_value IS NOT NULL ORDER BY 1
+WHERE schemaname = 'app' AND last_value IS NOT NULL ORDER BY 1
 """
 _SET_SEQUENCE = "SELECT setval(%s::regclass, %s)"
 _FOREIGN_KEYS = """
 SELECT n.nspname || '.' || c.relname, k.conname, pg_get_constraintdef(k.oid)
 FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE k.contype = 'f' AND n.nspname IN ('app', 'jobs') ORDER BY 1, 2
+WHERE k.contype = 'f' AND n.nspname = 'app' ORDER BY 1, 2
 """
 # Retention skips locked rows, so it deletes none of these blobs during the backup. Pushes are not hindered.
 _LOCK_BLOBS = """

@@ -284,10 +284,10 @@ async def cancel_all(connection: Connection, session_id: UUID, workspace_id: UUI
 
 
 async def _after_cancellation(connection: Connection, run_id: UUID, workspace_id: UUID) -> None:
-    """The worker is told by the abort of its job. Later writes of it are refused."""
+    """The worker is told by its job. Later writes of it are refused."""
     # Before the commit, which is the caller's: if that fails, the run is counted too often.
     metrics.run_ended(RunState.CANCELLED)
-    await store.abort_jobs(connection, run_id)
+    await store.cancel_jobs(connection, run_id)
     await _notify_webhooks(connection, workspace_id, run_id, WebhookEvent.RUN_CANCELLED)
 
 

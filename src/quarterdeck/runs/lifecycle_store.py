@@ -136,10 +136,7 @@ FROM runs r WHERE r.id = %s
 _ENQUEUE = "SELECT enqueue_run(%s, %s)"
 _ENQUEUE_AFTER = "SELECT enqueue_run_after(%s, %s, %s)"
 _UNPARK = "SELECT unpark_next_run(%s)"
-_ABORT_JOBS = """
-SELECT jobs.procrastinate_cancel_job_v1(id, true, true)
-FROM jobs.procrastinate_jobs WHERE queueing_lock = %s AND status IN ('todo', 'doing')
-"""
+_CANCEL_JOBS = "SELECT cancel_run_jobs(%s)"
 
 
 class RunKey(Struct, frozen=True):
@@ -387,8 +384,8 @@ async def unpark_next(connection: Connection, workspace_id: UUID) -> None:
     await connection.execute(_UNPARK, (workspace_id,))
 
 
-async def abort_jobs(connection: Connection, run_id: UUID) -> None:
-    await connection.execute(_ABORT_JOBS, (str(run_id),))
+async def cancel_jobs(connection: Connection, run_id: UUID) -> None:
+    await connection.execute(_CANCEL_JOBS, (run_id,))
 
 
 # Not progress: a tool that ends its worker each time must not reset barren_attempts.

@@ -5,7 +5,6 @@ It compares the current state of both tables. So a lost notification or a killed
 one round.
 """
 
-from functools import partial
 from uuid import UUID
 
 from quarterdeck.db.database import Connection, Database
@@ -29,21 +28,16 @@ async def recover(database: Database, lease_seconds: float, active_per_workspace
     await database.transaction(compare, repeatable=True)
 
 
-async def sweep_jobs(database: Database, days: int, batch: int) -> int:
-    """Deletes jobs that ended and are still in the queue. `days`: the retention of the server."""
-    return await database.in_batches(partial(store.delete_ended_jobs, days=days, batch=batch), batch)
-
-
 # Workspaces take turns at the slots of workers: which runs must leave theirs, because other workspaces wait.
 #
 # The queue itself chooses which run gets a free slot (db/functions/turns.sql).
 
 
-async def runs_to_leave(database: Database, *, no_place_free: bool) -> list[UUID]:
+async def runs_to_leave(database: Database, *, no_slot_free: bool) -> list[UUID]:
     """Of all workers. A worker that has a free slot asks nobody to leave: it takes a waiting run itself."""
 
     async def work(connection: Connection) -> list[UUID]:
-        if no_place_free:
+        if no_slot_free:
             await store.ask_to_leave(connection)
         return await store.leaving(connection)
 

@@ -51,7 +51,7 @@ def demand_of(settings: Settings, *, api_processes: int, workers: int) -> Demand
         workers,
         # One more to listen for notifications, as below.
         per_api_process=database.pool_connections + database.submit_connections + 1,
-        per_worker=database.pool_connections + settings.worker.queue_connections + 1,
+        per_worker=database.pool_connections + 1,
         metrics_ports=0 if settings.metrics.port is None else 1,
     )
 

@@ -19,24 +19,24 @@ SELECT state, count(*) FROM app.runs WHERE state = 'pending' GROUP BY state
 """
 # Jobs that a worker could take now.
 _QUEUE = """
-SELECT count(*) FROM jobs.procrastinate_jobs j
-WHERE j.status = 'todo' AND (j.scheduled_at IS NULL OR j.scheduled_at <= now())
-  AND NOT EXISTS (SELECT FROM jobs.procrastinate_jobs d WHERE d.lock = j.lock AND d.status = 'doing')
+SELECT count(*) FROM app.run_jobs j
+WHERE NOT j.taken AND (j.paused_until IS NULL OR j.paused_until <= now())
+  AND NOT EXISTS (SELECT FROM app.run_jobs d WHERE d.session_id = j.session_id AND d.taken)
 """
-# Ids have the order of queued_at. More than one job, because a pause (scheduled_at) is not part of the wait. Reads few
+# Ids have the order of queued_at. More than one job, because a pause (paused_until) is not part of the wait. Reads few
 # rows, also if millions of jobs wait.
 _QUEUE_AGE = """
 SELECT coalesce(extract(epoch FROM now() - min(waiting_since)), 0)::float8
 FROM (
-    SELECT greatest(j.queued_at, j.scheduled_at) AS waiting_since FROM jobs.procrastinate_jobs j
-    WHERE j.status = 'todo' AND (j.scheduled_at IS NULL OR j.scheduled_at <= now())
-      AND NOT EXISTS (SELECT FROM jobs.procrastinate_jobs d WHERE d.lock = j.lock AND d.status = 'doing')
+    SELECT greatest(j.queued_at, j.paused_until) AS waiting_since FROM app.run_jobs j
+    WHERE NOT j.taken AND (j.paused_until IS NULL OR j.paused_until <= now())
+      AND NOT EXISTS (SELECT FROM app.run_jobs d WHERE d.session_id = j.session_id AND d.taken)
     ORDER BY j.id LIMIT 100
 ) AS oldest
 """
 _ACTIONS = "SELECT kind, count(*) FROM app.actions WHERE state = 'open' GROUP BY kind"
 _WORKERS = """
-SELECT count(*) FROM jobs.procrastinate_workers WHERE last_heartbeat > now() - make_interval(secs => %s)
+SELECT count(*) FROM app.workers WHERE last_heartbeat > now() - make_interval(secs => %s)
 """
 # Not from pg_stat_activity, which hides connections of other logins. All databases count against the limit.
 _CONNECTIONS = """

@@ -1,23 +1,17 @@
-"""One worker process: drives runs from the job queue, recovers runs of lost workers, and delivers webhooks.
-
-Procrastinate's worker ends when PostgreSQL restarts, so it is restarted in a loop.
-"""
+"""One worker process: drives runs from the job queue, recovers runs of lost workers, and delivers webhooks."""
 
 import asyncio
 import os
 import signal
-import time
-from uuid import UUID
 
 import uvloop
-from procrastinate import App, JobContext
 
 from quarterdeck.blobs.blob_store import open_blob_store
 from quarterdeck.core import metrics
 from quarterdeck.core.logging import configure_logs, log
 from quarterdeck.core.loop_watchdog import watched_loop
 from quarterdeck.core.secret_encryption import SecretCipher
-from quarterdeck.core.settings import DatabaseSettings, Settings, SettingsError, WorkerSettings
+from quarterdeck.core.settings import Settings, SettingsError
 from quarterdeck.core.trace_export import start_tracing, stop_tracing
 from quarterdeck.db.database import Database
 from quarterdeck.events.notifications import Notifier
@@ -35,20 +29,12 @@ from quarterdeck.webhooks.deliveries import DeliverySender
 from quarterdeck.webhooks.sender import Sender
 from quarterdeck.worker.agent import AgentLoader
 from quarterdeck.worker.mcp_tools import McpTools
-from quarterdeck.worker.queue_store import TurnsJobManager, check_queue, make_connector
+from quarterdeck.worker.queue import Queue
 from quarterdeck.worker.run_driver import RunDriver
 from quarterdeck.worker.run_files import SessionFolders
 
-QUEUE = "runs"
-# Short: runs must resume within five seconds after the database is back.
-_MIN_PAUSE_SECONDS = 0.2
-_MAX_PAUSE_SECONDS = 1.0
-# A queue worker that ended sooner failed at its start, for example because a grant is missing: the pause grows.
-_STEADY_SECONDS = 5.0
 # Files of skills that are read at the same time. An object store answers slowly, so threads mostly wait for it.
 _READ_THREADS = 16
-# Notifications announce jobs and aborts within milliseconds; polling covers lost notifications.
-_POLL_SECONDS = 1.0
 # How often a worker without a free slot looks for waiting runs whose workspace has less than its share.
 _TURN_SECONDS = 0.25
 
@@ -79,8 +65,7 @@ async def _work(settings: Settings) -> None:
     rule = ToolRule(settings.sandbox.rule)
     driver = RunDriver(database, agents, settings.run, settings.action, settings.worker, rule)
     await database.open()
-    stopping = asyncio.Event()
-    jobs = asyncio.create_task(_process_jobs(driver, settings.database, settings.worker, stopping))
+    queue = Queue(driver, database, settings.database, settings.worker)
     background = [
         asyncio.create_task(_recover_runs(database, settings)),
         asyncio.create_task(_give_turns(database, driver)),
@@ -89,18 +74,12 @@ async def _work(settings: Settings) -> None:
     if folders is not None:
         background.append(asyncio.create_task(_sweep_copies(folders, settings.sandbox.sweep_seconds)))
 
-    def stop() -> None:
-        # Only once: a second cancellation would interrupt the hand-back of runs.
-        if not stopping.is_set():
-            stopping.set()
-            jobs.cancel()
-
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
+        loop.add_signal_handler(number, queue.stop)
     try:
         with watched_loop(settings.log.blocked_loop_seconds):
-            await asyncio.wait({jobs})
+            await queue.work()
     finally:
         for task in background:
             task.cancel()
@@ -120,53 +99,6 @@ async def _find_sandbox(settings: Settings) -> Sandbox | None:
         return await find_sandbox(settings.sandbox, settings.data_dir)
     except SandboxUnavailable as fault:
         raise SettingsError(f"QUARTERDECK_SANDBOX_KIND={settings.sandbox.kind}: {fault}") from fault
-
-
-async def _process_jobs(
-    driver: RunDriver, database: DatabaseSettings, worker: WorkerSettings, stopping: asyncio.Event
-) -> None:
-    """Ends when it is cancelled, or on `stopping`: without a database, Procrastinate turns a cancellation into an
-    error."""
-    pause_seconds = _MIN_PAUSE_SECONDS
-    while not stopping.is_set():
-        began = None
-        try:
-            await check_queue(database)
-            began = time.monotonic()
-            await _run_queue(driver, database, worker)
-        except Exception as fault:
-            log.warning("the queue is not reachable; trying again", exc_info=fault)
-        if began is not None and time.monotonic() - began > _STEADY_SECONDS:
-            pause_seconds = _MIN_PAUSE_SECONDS
-        if not stopping.is_set():
-            await asyncio.sleep(pause_seconds)
-            pause_seconds = min(2 * pause_seconds, _MAX_PAUSE_SECONDS)
-
-
-async def _run_queue(driver: RunDriver, database: DatabaseSettings, worker: WorkerSettings) -> None:
-    connector = make_connector(database, worker.queue_connections)
-    app = App(connector=connector)
-    jobs = TurnsJobManager(connector, worker.concurrency, metrics.job_taken)
-    app.job_manager = jobs
-
-    @app.task(name="drive_run", queue=QUEUE, pass_context=True)
-    async def drive(context: JobContext, run_id: str) -> None:
-        if await driver.drive(UUID(run_id)):
-            jobs.deleted(context.job)
-
-    async with app.open_async():
-        await app.run_worker_async(
-            queues=[QUEUE],
-            concurrency=worker.concurrency,
-            fetch_job_polling_interval=_POLL_SECONDS,
-            abort_job_polling_interval=_POLL_SECONDS,
-            # No grace period: runs are handed back and resume on another worker within milliseconds.
-            shutdown_graceful_timeout=0,
-            delete_jobs="always",
-            install_signal_handlers=False,
-            update_heartbeat_interval=worker.lease_seconds / 4,
-            stalled_worker_timeout=worker.lease_seconds,
-        )
 
 
 async def _recover_runs(database: Database, settings: Settings) -> None:
@@ -198,7 +130,7 @@ async def _give_turns(database: Database, driver: RunDriver) -> None:
         if not driver.is_busy:
             continue
         try:
-            driver.leave(await runs_to_leave(database, no_place_free=driver.is_full))
+            driver.leave(await runs_to_leave(database, no_slot_free=driver.is_full))
         except Exception as fault:
             log.warning("giving turns failed; trying again", exc_info=fault)
 

@@ -20,7 +20,7 @@ def job_span(run_id: UUID, traceparent: str | None) -> AbstractContextManager[Sp
     if not tracing.is_on():
         return tracing.NO_SPAN
     attributes = {
-        "messaging.system": "procrastinate",
+        "messaging.system": "postgresql",
         "messaging.operation.name": "process",
         "messaging.operation.type": "process",
         "messaging.destination.name": "runs",

@@ -40,7 +40,6 @@ class SetRetention(Struct, frozen=True, forbid_unknown_fields=True):
     receipt_days: ReceiptDays | UnsetType | None = UNSET
     audit_days: KeepDays | UnsetType | None = UNSET
     delivery_days: KeepDays | UnsetType | None = UNSET
-    job_days: KeepDays | UnsetType | None = UNSET
     usage_days: KeepDays | UnsetType | None = UNSET
 
 
@@ -104,7 +103,7 @@ EXAMPLES = (
         used_today=Usage(184_220, 96_000, 12_410, 0.47),
         retention=RetentionDays(event_days=30),
         effective_retention=RetentionDays(
-            run_days=365, event_days=30, receipt_days=7, audit_days=365, delivery_days=30, job_days=7
+            run_days=365, event_days=30, receipt_days=7, audit_days=365, delivery_days=30
         ),
         revision=3,
     ),

@@ -172,7 +172,7 @@ class Service:
 
     async def clean_up(self) -> None:
         """Deletes the sessions of all sequences before."""
-        await self.execute("TRUNCATE sessions, runs, session_events, actions, jobs.procrastinate_jobs CASCADE")
+        await self.execute("TRUNCATE sessions, runs, session_events, actions, run_jobs CASCADE")
 
     # --- the worker ---
 

@@ -16,7 +16,6 @@ const KINDS = [
   ["receipt_days", "Idempotency receipts", 7],
   ["audit_days", "Audit log", 1],
   ["delivery_days", "Webhook deliveries", 1],
-  ["job_days", "Ended jobs", 1],
   ["usage_days", "Usage", 1],
 ];
 

@@ -196,8 +196,8 @@ BEGIN
         RETURN NULL;
     END IF;
     INSERT INTO session_events (session_id, run_id, type, data) VALUES (of_session, of_run, 'run.succeeded', '{}');
-    DELETE FROM jobs.procrastinate_jobs j
-    WHERE j.lock = of_session::text AND j.status = 'doing' AND j.queueing_lock = of_run::text;
+    DELETE FROM run_jobs j
+    WHERE j.session_id = of_session AND j.taken AND j.run_id = of_run;
     IF EXISTS (SELECT FROM runs p WHERE p.session_id = of_session AND p.state = 'pending') THEN
         PERFORM start_pending_run(of_session);
     END IF;

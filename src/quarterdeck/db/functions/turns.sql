@@ -13,21 +13,21 @@ CREATE OR REPLACE FUNCTION waiting_workspaces() RETURNS TABLE (workspace_id uuid
 LANGUAGE sql STABLE
 AS $$
     WITH RECURSIVE waiting (workspace_id) AS (
-        (SELECT j.workspace_id FROM jobs.procrastinate_jobs j WHERE j.status = 'todo' ORDER BY j.workspace_id LIMIT 1)
+        (SELECT j.workspace_id FROM run_jobs j WHERE NOT j.taken ORDER BY j.workspace_id LIMIT 1)
         UNION ALL
-        SELECT (SELECT j.workspace_id FROM jobs.procrastinate_jobs j
-                WHERE j.status = 'todo' AND j.workspace_id > w.workspace_id ORDER BY j.workspace_id LIMIT 1)
+        SELECT (SELECT j.workspace_id FROM run_jobs j
+                WHERE NOT j.taken AND j.workspace_id > w.workspace_id ORDER BY j.workspace_id LIMIT 1)
         FROM waiting w WHERE w.workspace_id IS NOT NULL
     )
-    SELECT w.workspace_id, (SELECT count(*) FROM jobs.procrastinate_jobs j
-                            WHERE j.status = 'doing' AND j.workspace_id = w.workspace_id AND NOT j.leaving)
+    SELECT w.workspace_id, (SELECT count(*) FROM run_jobs j
+                            WHERE j.taken AND j.workspace_id = w.workspace_id AND NOT j.leaving)
     FROM waiting w WHERE w.workspace_id IS NOT NULL
 $$;
 
--- Takes the next job for a worker, in place of the library's procrastinate_fetch_job_v2(), which takes the oldest.
+-- Takes the next job for a worker.
 -- All columns are NULL if there is none.
-CREATE OR REPLACE FUNCTION next_run_job(fetching_worker_id bigint, worker_slots integer)
-RETURNS jobs.procrastinate_jobs
+CREATE OR REPLACE FUNCTION next_run_job(fetching_worker_id uuid, worker_slots integer)
+RETURNS run_jobs
 LANGUAGE plpgsql VOLATILE
 -- As in submit_inputs(): plans from a time when the table was nearly empty would scan it.
 SET enable_seqscan = off
@@ -37,7 +37,7 @@ SET jit = off
 AS $$
 DECLARE
     turn record;
-    job jobs.procrastinate_jobs;
+    job run_jobs;
 BEGIN
     FOR turn IN
         SELECT w.workspace_id, count(*) OVER () > 1 AS others_wait
@@ -47,21 +47,21 @@ BEGIN
         -- A workspace that had to give slots back takes no more than half of this worker until its runs may return.
         -- Otherwise a neighbour with a short run every few seconds would interrupt one of its runs each time.
         CONTINUE WHEN EXISTS (
-            SELECT FROM jobs.procrastinate_jobs j
-            WHERE j.workspace_id = turn.workspace_id AND j.status = 'todo' AND j.scheduled_at > now()
+            SELECT FROM run_jobs j
+            WHERE j.workspace_id = turn.workspace_id AND NOT j.taken AND j.paused_until > now()
         ) AND greatest(worker_slots / 2, 1) <= (
-            SELECT count(*) FROM jobs.procrastinate_jobs j
-            WHERE j.workspace_id = turn.workspace_id AND j.status = 'doing' AND j.worker_id = fetching_worker_id
+            SELECT count(*) FROM run_jobs j
+            WHERE j.workspace_id = turn.workspace_id AND j.taken AND j.worker_id = fetching_worker_id
         );
-        SELECT j.* INTO job FROM jobs.procrastinate_jobs j
-        WHERE j.workspace_id = turn.workspace_id AND j.status = 'todo'
-          AND (j.scheduled_at IS NULL OR j.scheduled_at <= now())
-          AND NOT EXISTS (SELECT FROM jobs.procrastinate_jobs d WHERE d.lock = j.lock AND d.status = 'doing')
-        ORDER BY j.queueing_lock LIMIT 1
+        SELECT j.* INTO job FROM run_jobs j
+        WHERE j.workspace_id = turn.workspace_id AND NOT j.taken
+          AND (j.paused_until IS NULL OR j.paused_until <= now())
+          AND NOT EXISTS (SELECT FROM run_jobs d WHERE d.session_id = j.session_id AND d.taken)
+        ORDER BY j.run_id LIMIT 1
         FOR UPDATE SKIP LOCKED;
         CONTINUE WHEN NOT FOUND;
         BEGIN
-            UPDATE jobs.procrastinate_jobs j SET status = 'doing', worker_id = fetching_worker_id
+            UPDATE run_jobs j SET taken = true, worker_id = fetching_worker_id
             WHERE j.id = job.id RETURNING j.* INTO job;
         EXCEPTION WHEN unique_violation THEN
             -- Another worker has just taken a job of the same session.
@@ -79,8 +79,8 @@ END;
 $$;
 
 -- The next jobs for a worker, at most `max_jobs`, which must not be more than its free slots.
-CREATE OR REPLACE FUNCTION next_run_jobs(fetching_worker_id bigint, worker_slots integer, max_jobs integer)
-RETURNS SETOF jobs.procrastinate_jobs
+CREATE OR REPLACE FUNCTION next_run_jobs(fetching_worker_id uuid, worker_slots integer, max_jobs integer)
+RETURNS SETOF run_jobs
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off
 SET enable_bitmapscan = off
@@ -89,8 +89,8 @@ SET jit = off
 AS $$
 DECLARE
     waiting uuid[];
-    job jobs.procrastinate_jobs;
-    taken jobs.procrastinate_jobs[];
+    job run_jobs;
+    taken_jobs run_jobs[];
 BEGIN
     SELECT array_agg(w.workspace_id) INTO waiting FROM waiting_workspaces() w;
     IF waiting IS NULL THEN
@@ -98,23 +98,23 @@ BEGIN
     END IF;
     -- A workspace that waits alone takes no turns: its jobs are taken together. Unless it had to give slots back.
     IF cardinality(waiting) = 1 AND NOT EXISTS (
-        SELECT FROM jobs.procrastinate_jobs j
-        WHERE j.workspace_id = waiting[1] AND j.status = 'todo' AND j.scheduled_at > now()
+        SELECT FROM run_jobs j
+        WHERE j.workspace_id = waiting[1] AND NOT j.taken AND j.paused_until > now()
     ) THEN
         BEGIN
             WITH doing AS (
-                UPDATE jobs.procrastinate_jobs j SET status = 'doing', worker_id = fetching_worker_id
+                UPDATE run_jobs j SET taken = true, worker_id = fetching_worker_id
                 WHERE j.id = ANY (ARRAY(
-                    SELECT t.id FROM jobs.procrastinate_jobs t
-                    WHERE t.workspace_id = waiting[1] AND t.status = 'todo'
-                      AND NOT EXISTS (SELECT FROM jobs.procrastinate_jobs d WHERE d.lock = t.lock AND d.status = 'doing')
-                    ORDER BY t.queueing_lock LIMIT max_jobs
+                    SELECT t.id FROM run_jobs t
+                    WHERE t.workspace_id = waiting[1] AND NOT t.taken
+                      AND NOT EXISTS (SELECT FROM run_jobs d WHERE d.session_id = t.session_id AND d.taken)
+                    ORDER BY t.run_id LIMIT max_jobs
                     FOR UPDATE SKIP LOCKED
                 ))
                 RETURNING j.*
             )
-            SELECT array_agg(doing::jobs.procrastinate_jobs ORDER BY doing.queueing_lock) INTO taken FROM doing;
-            RETURN QUERY SELECT * FROM unnest(taken);
+            SELECT array_agg(doing::run_jobs ORDER BY doing.run_id) INTO taken_jobs FROM doing;
+            RETURN QUERY SELECT * FROM unnest(taken_jobs);
             RETURN;
         EXCEPTION WHEN unique_violation THEN
             -- Another worker has just taken a job of the same session, or two of these jobs are of one session.
@@ -129,15 +129,30 @@ BEGIN
 END;
 $$;
 
--- Puts jobs back that a worker has taken and not begun. One whose run got another job meanwhile is left to recovery.
--- A job that was asked to leave has left with this: otherwise it would have to leave again as soon as it is taken.
-CREATE OR REPLACE FUNCTION release_run_jobs(job_ids bigint[]) RETURNS void
-LANGUAGE sql VOLATILE
+-- One round of a worker: see worker/queue_store.py.
+CREATE OR REPLACE FUNCTION synchronize_worker(
+    of_worker uuid, lease_seconds double precision, slots integer, max_jobs integer, done_jobs bigint[]
+) RETURNS TABLE (job_id bigint, of_run uuid, is_cancelled boolean, waited_seconds double precision)
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan
+SET jit = off
 AS $$
-    UPDATE jobs.procrastinate_jobs j SET status = 'todo', worker_id = NULL, leaving = false
-    WHERE j.id = ANY (job_ids) AND j.status = 'doing' AND NOT j.abort_requested AND NOT EXISTS (
-        SELECT FROM jobs.procrastinate_jobs t WHERE t.queueing_lock = j.queueing_lock AND t.status = 'todo'
-    )
+BEGIN
+    INSERT INTO workers AS w (id) VALUES (of_worker)
+    ON CONFLICT (id) DO UPDATE SET last_heartbeat = now()
+    WHERE w.last_heartbeat < now() - make_interval(secs => lease_seconds / 4);
+    -- Those that are gone are passed over: recovery may have replaced them.
+    DELETE FROM run_jobs j WHERE j.id = ANY (done_jobs);
+    IF max_jobs > 0 THEN
+        PERFORM next_run_jobs(of_worker, slots, max_jobs);
+    END IF;
+    RETURN QUERY
+    SELECT j.id, j.run_id, j.cancelled,
+           extract(epoch FROM clock_timestamp() - greatest(j.queued_at, j.paused_until))::double precision
+    FROM run_jobs j WHERE j.worker_id = of_worker AND j.taken;
+END;
 $$;
 
 -- Marks runs that shall leave their slots, one for each waiting run of a workspace that has less than its share. If the
@@ -158,10 +173,10 @@ BEGIN
     END IF;
 
     -- Waiting runs mean that no slot is free, so the slots of all workers are the jobs that are being done.
-    SELECT greatest((SELECT count(*) FROM jobs.procrastinate_jobs j WHERE j.status = 'doing') / greatest(count(*), 2), 1)
+    SELECT greatest((SELECT count(*) FROM run_jobs j WHERE j.taken) / greatest(count(*), 2), 1)
     INTO share
     FROM (
-        SELECT j.workspace_id FROM jobs.procrastinate_jobs j WHERE j.status = 'doing'
+        SELECT j.workspace_id FROM run_jobs j WHERE j.taken
         UNION
         SELECT w.workspace_id FROM waiting_workspaces() w
     ) AS every_workspace;
@@ -170,26 +185,26 @@ BEGIN
         SELECT missing.id, row_number() OVER () AS number
         FROM waiting_workspaces() w
         CROSS JOIN LATERAL (
-            SELECT j.id, j.ask_at FROM jobs.procrastinate_jobs j
-            WHERE j.workspace_id = w.workspace_id AND j.status = 'todo'
-              AND (j.scheduled_at IS NULL OR j.scheduled_at <= now())
-              AND NOT EXISTS (SELECT FROM jobs.procrastinate_jobs d WHERE d.lock = j.lock AND d.status = 'doing')
-            ORDER BY j.queueing_lock LIMIT greatest(share - w.slots, 0)
+            SELECT j.id, j.ask_at FROM run_jobs j
+            WHERE j.workspace_id = w.workspace_id AND NOT j.taken
+              AND (j.paused_until IS NULL OR j.paused_until <= now())
+              AND NOT EXISTS (SELECT FROM run_jobs d WHERE d.session_id = j.session_id AND d.taken)
+            ORDER BY j.run_id LIMIT greatest(share - w.slots, 0)
         ) AS missing
         WHERE missing.ask_at <= now()
     ), ranked AS (
         -- By run and not by job: a run that left has a new job, and would be the one that leaves each time.
-        SELECT j.id, j.queueing_lock, row_number() OVER (PARTITION BY j.workspace_id ORDER BY j.queueing_lock) AS number
-        FROM jobs.procrastinate_jobs j WHERE j.status = 'doing' AND NOT j.leaving
+        SELECT j.id, j.run_id, row_number() OVER (PARTITION BY j.workspace_id ORDER BY j.run_id) AS number
+        FROM run_jobs j WHERE j.taken AND NOT j.leaving
     ), borrowed AS (
-        SELECT r.id, row_number() OVER (ORDER BY r.number DESC, r.queueing_lock DESC) AS number
+        SELECT r.id, row_number() OVER (ORDER BY r.number DESC, r.run_id DESC) AS number
         FROM ranked r WHERE r.number > share
     ), asked AS (
-        UPDATE jobs.procrastinate_jobs j SET leaving = true
+        UPDATE run_jobs j SET leaving = true
         FROM borrowed b JOIN entitled e ON e.number = b.number WHERE j.id = b.id
         RETURNING e.id
     )
-    UPDATE jobs.procrastinate_jobs j SET ask_at = now() + interval '5 seconds' FROM asked WHERE j.id = asked.id;
+    UPDATE run_jobs j SET ask_at = now() + interval '5 seconds' FROM asked WHERE j.id = asked.id;
 END;
 $$;
 

@@ -48,6 +48,8 @@ GRANT SELECT, INSERT, UPDATE (input_tokens, cached_tokens, output_tokens, cost_u
 GRANT SELECT, INSERT, UPDATE (input_tokens, cached_tokens, output_tokens, cost_usd), DELETE ON app.daily_usage TO {role};
 
 GRANT SELECT, INSERT, UPDATE (last_turn_at) ON app.workspace_turns TO {role};
+GRANT SELECT, INSERT, UPDATE (taken, worker_id, cancelled, leaving, ask_at), DELETE ON app.run_jobs TO {role};
+GRANT SELECT, INSERT (id), UPDATE (last_heartbeat), DELETE ON app.workers TO {role};
 
 GRANT SELECT, INSERT, UPDATE (name, latest_version, default_version, revision, archived_at), DELETE ON app.skills
     TO {role};
@@ -96,5 +98,5 @@ GRANT EXECUTE ON FUNCTION app.session_lock, app.credential_lock, app.receipt_loc
     app.expire_log, app.expire_logs, app.values_of_agent, app.raised_limit, app.raise_limit_of_session,
     app.last_starting_input, app.first_bytes,
     app.unpark_next_run, app.begin_attempt, app.title_of, app.give_title, app.finish_run,
-    app.record_step, app.next_run_jobs, app.release_run_jobs
+    app.record_step, app.next_run_jobs, app.cancel_run_jobs, app.synchronize_worker
     TO {role};

@@ -1,23 +1,43 @@
--- Our part of the job queue. Its tables are those of the library, which are created before this schema.
+-- The queue of runs that want a worker. Workers take turns between workspaces: functions/turns.sql.
 
--- Workers take turns between workspaces (functions/turns.sql), so the queue must know the workspace of each job.
-ALTER TABLE jobs.procrastinate_jobs
-    -- The default is for jobs that the library adds itself.
-    ADD COLUMN workspace_id uuid NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000',
+-- Worker processes. One that has sent no heartbeat for the time of a lease counts as lost.
+CREATE TABLE workers (
+    id uuid PRIMARY KEY,
+    last_heartbeat timestamptz NOT NULL DEFAULT now()
+);
+
+-- A run that waits for a worker, or that a worker has taken. Deleted when the worker is done with it.
+CREATE TABLE run_jobs (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    run_id uuid NOT NULL,
+    session_id uuid NOT NULL,
+    workspace_id uuid NOT NULL,
+    taken boolean NOT NULL DEFAULT false,
+    -- NULL if the job is taken: the worker is lost.
+    worker_id uuid REFERENCES workers ON DELETE SET NULL,
+    -- The run was cancelled, and its worker shall stop.
+    cancelled boolean NOT NULL DEFAULT false,
     -- Another workspace needs the slot of this job.
-    ADD COLUMN leaving boolean NOT NULL DEFAULT false,
+    leaving boolean NOT NULL DEFAULT false,
+    -- For a run that has left its slot to another workspace.
+    paused_until timestamptz,
     -- While the job waits: when another may be asked to leave its slot to it. At first it may be about to get a free one.
-    ADD COLUMN ask_at timestamptz NOT NULL DEFAULT now() + interval '0.5 seconds',
+    ask_at timestamptz NOT NULL DEFAULT now() + interval '0.5 seconds',
     -- For metrics: how long runs wait for a worker.
-    ADD COLUMN queued_at timestamptz NOT NULL DEFAULT now();
+    queued_at timestamptz NOT NULL DEFAULT now()
+);
 
+-- At most one waiting job for a run, and one taken job for a session.
+CREATE UNIQUE INDEX run_jobs_one_waiting ON run_jobs (run_id) WHERE NOT taken;
+CREATE UNIQUE INDEX run_jobs_one_taken ON run_jobs (session_id) WHERE taken;
 -- In the order of ids of runs, which is the order of their creation.
-CREATE INDEX run_jobs_waiting ON jobs.procrastinate_jobs (workspace_id, queueing_lock) WHERE status = 'todo';
-CREATE INDEX run_jobs_paused ON jobs.procrastinate_jobs (workspace_id, scheduled_at)
-    WHERE status = 'todo' AND scheduled_at IS NOT NULL;
-CREATE INDEX run_jobs_active ON jobs.procrastinate_jobs (workspace_id, worker_id) WHERE status = 'doing';
+CREATE INDEX run_jobs_waiting ON run_jobs (workspace_id, run_id) WHERE NOT taken;
+CREATE INDEX run_jobs_paused ON run_jobs (workspace_id, paused_until) WHERE NOT taken AND paused_until IS NOT NULL;
+CREATE INDEX run_jobs_taken ON run_jobs (workspace_id, worker_id) WHERE taken;
+CREATE INDEX run_jobs_of_worker ON run_jobs (worker_id) WHERE taken;
+CREATE INDEX run_jobs_of_run ON run_jobs (run_id);
 
--- When a workspace had its last turn while others waited. No foreign key: see the default above.
+-- When a workspace had its last turn while others waited.
 CREATE TABLE workspace_turns (
     workspace_id uuid PRIMARY KEY,
     last_turn_at timestamptz NOT NULL
