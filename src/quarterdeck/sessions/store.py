@@ -106,7 +106,7 @@ CROSS JOIN LATERAL (
     FROM session_skills k WHERE k.session_id = r.id
 ) AS used"""
 _GET = f"""
-SELECT {_SUMMARY}, r.instructions, r.tool_policy, r.client_tools, r.limits, r.workspace, r.mcp_servers, r.output_schema,
+SELECT {_SUMMARY}, r.instructions, r.tool_policy, r.client_tools, r.limits, r.sandbox, r.mcp_servers, r.output_schema,
        spent.input_tokens, spent.cached_tokens, spent.output_tokens, spent.cost_usd
 FROM sessions r {_SUMMARY_JOINS}
 CROSS JOIN LATERAL (
