@@ -1,5 +1,6 @@
 """Generated headers, bodies and queries: each is parsed, or refused with a `ServiceError`."""
 
+import re
 from collections.abc import Callable
 from datetime import date
 from typing import Annotated, Any, TypeVar
@@ -107,7 +108,7 @@ class AllTypes(Query, frozen=True):
     since: Moment | None = None
     until: date | None = None
     archived: bool = False
-    order: Annotated[str, Meta(min_length=1, max_length=5)] = "asc"
+    order: Annotated[str, Meta(min_length=1, max_length=5, pattern="^[a-z]*$")] = "asc"
 
 
 READERS: dict[str, Callable[[Request], Any]] = {
@@ -153,6 +154,7 @@ def test_queries(name: str, query: str, last_seen: str | None) -> None:
     if request.fault is None and name == "query":
         assert value.limit is None or 1 <= value.limit <= MAX_NUMBER
         assert 1 <= len(value.order) <= 5
+        assert re.search("^[a-z]*$", value.order)
 
 
 async def _no_body() -> Any:

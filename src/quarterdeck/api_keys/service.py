@@ -21,7 +21,6 @@ from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors, secrets
 from quarterdeck.core.actors import CredentialKind, Permission, Principal
 from quarterdeck.core.call import Answer, Call
-from quarterdeck.core.errors import Kind, ServiceError
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.operation import Refusal, operation
 from quarterdeck.core.pages import PageRequest, take_page
@@ -51,13 +50,7 @@ async def list_api_keys(access: Access, call: Call[None], request: PageRequest) 
 
         return ApiKeyPage(*await take_page(request, fetch))
 
-    try:
-        return await access.read(call, visible_workspace(call), show)
-    except ServiceError as fault:
-        # The interface has no 403 here: without the permission the workspace is reported as not found.
-        if fault.kind is Kind.FORBIDDEN:
-            raise errors.not_found("workspace") from None
-        raise
+    return await access.read(call, visible_workspace(call), show)
 
 
 @operation(
