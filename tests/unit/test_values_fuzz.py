@@ -157,5 +157,28 @@ def test_queries(name: str, query: str, last_seen: str | None) -> None:
         assert re.search("^[a-z]*$", value.order)
 
 
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("limit=0", "limit must be a number from 1 to 2147483647."),
+        ("after=x", "after is not a UUID."),
+        ("since=2026-01-01", "since must be a time with an offset, such as 2026-03-02T09:30:00Z."),
+        ("until=soon", "until must be a date such as 2026-03-02, or a time with an offset."),
+        ("archived=yes", "archived must be true or false."),
+        ("order=", "order must not be empty."),
+        ("order=abcdef", "order must have at most 5 characters."),
+        ("order=UP", "order has characters that are not allowed."),
+        ("order=%00", "order must not contain U+0000."),
+    ],
+)
+def test_what_the_types_of_a_query_refuse(query: str, message: str) -> None:
+    headers = [(b"authorization", f"Bearer {SECRET}".encode())]
+    scope = {"type": "http", "method": "GET", "headers": headers, "query_string": query.encode()}
+    request = Request(scope, _no_body, HttpSettings(), Mock())
+    query_reader(AllTypes)(request)
+    assert request.fault is not None
+    assert str(request.fault) == message
+
+
 async def _no_body() -> Any:
     raise AssertionError("the body was read")
