@@ -83,8 +83,9 @@ class HostileServer:
                 behaviour = self._behaviours.get(f"{seen.path} {method}") or self._behaviours.get(seen.path) or polite
                 await behaviour(Exchange(seen, writer, self.headers))
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            writer.transport.abort()
+            pass
         finally:
+            writer.transport.abort()
             self._tasks.discard(task)
 
     async def close(self) -> None:

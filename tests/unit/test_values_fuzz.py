@@ -1,5 +1,6 @@
 """Generated headers, bodies and queries: each is parsed, or refused with a `ServiceError`."""
 
+import re
 from collections.abc import Callable
 from datetime import date
 from typing import Annotated, Any, TypeVar
@@ -107,7 +108,7 @@ class AllTypes(Query, frozen=True):
     since: Moment | None = None
     until: date | None = None
     archived: bool = False
-    order: Annotated[str, Meta(min_length=1, max_length=5)] = "asc"
+    order: Annotated[str, Meta(min_length=1, max_length=5, pattern="^[a-z]*$")] = "asc"
 
 
 READERS: dict[str, Callable[[Request], Any]] = {
@@ -153,6 +154,30 @@ def test_queries(name: str, query: str, last_seen: str | None) -> None:
     if request.fault is None and name == "query":
         assert value.limit is None or 1 <= value.limit <= MAX_NUMBER
         assert 1 <= len(value.order) <= 5
+        assert re.search("^[a-z]*$", value.order)
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("limit=0", "limit must be a number from 1 to 2147483647."),
+        ("after=x", "after is not a UUID."),
+        ("since=2026-01-01", "since must be a time with an offset, such as 2026-03-02T09:30:00Z."),
+        ("until=soon", "until must be a date such as 2026-03-02, or a time with an offset."),
+        ("archived=yes", "archived must be true or false."),
+        ("order=", "order must not be empty."),
+        ("order=abcdef", "order must have at most 5 characters."),
+        ("order=UP", "order has characters that are not allowed."),
+        ("order=%00", "order must not contain U+0000."),
+    ],
+)
+def test_what_the_types_of_a_query_refuse(query: str, message: str) -> None:
+    headers = [(b"authorization", f"Bearer {SECRET}".encode())]
+    scope = {"type": "http", "method": "GET", "headers": headers, "query_string": query.encode()}
+    request = Request(scope, _no_body, HttpSettings(), Mock())
+    query_reader(AllTypes)(request)
+    assert request.fault is not None
+    assert str(request.fault) == message
 
 
 async def _no_body() -> Any:

@@ -21,7 +21,6 @@ from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors, secrets
 from quarterdeck.core.actors import CredentialKind, Permission, Principal
 from quarterdeck.core.call import Answer, Call
-from quarterdeck.core.errors import ErrorKind, ServiceError
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.operation import ErrorCase, operation
 from quarterdeck.core.pages import PageRequest
@@ -45,13 +44,7 @@ _EXCEEDS_CALLER = ErrorCase(
     hides_forbidden=True,
 )
 async def list_api_keys(access: Access, call: Call[None], request: PageRequest) -> ApiKeyPage:
-    try:
-        return await access.page(call, visible_workspace(call), ApiKeyPage, request, store.page)
-    except ServiceError as fault:
-        # The interface has no 403 here: without the permission the workspace is reported as not found.
-        if fault.kind is ErrorKind.FORBIDDEN:
-            raise errors.not_found("workspace") from None
-        raise
+    return await access.page(call, visible_workspace(call), ApiKeyPage, request, store.page)
 
 
 @operation(

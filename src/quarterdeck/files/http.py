@@ -32,11 +32,9 @@ class NameQuery(Query, frozen=True):
             pattern=rules.NAME_PATTERN,
             description="Name of the file, without folders.",
             examples=["report.pdf"],
+            extra={"otherwise": rules.NAME_FAULT},
         ),
     ]
-
-    def fault(self) -> str | None:
-        return rules.name_fault(self.name)
 
 
 @operation(

@@ -14,7 +14,7 @@ MAX_NAME_LENGTH = MAX_LINE_LENGTH
 NAME_PATTERN = (
     r"^(?!\.{1,2}(?![\s\S]))[^\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069/\\]+(?![\s\S])"
 )
-_NAME = re.compile(NAME_PATTERN)
+NAME_FAULT = "must be a file name: without slashes and control characters, and neither . nor .."
 
 BYTES, PDF, TEXT, ZIP = "application/octet-stream", "application/pdf", "text/plain", "application/zip"
 _PDF_START, _ZIP_START = b"%PDF-", b"PK\x03\x04"
@@ -36,15 +36,6 @@ for _ending, _type in {
     ".yml": "application/yaml",
 }.items():
     _by_name.add_type(_type, _ending)
-
-
-def name_fault(name: str) -> str | None:
-    """Why this cannot be the name of a file."""
-    if not 1 <= len(name) <= MAX_NAME_LENGTH:
-        return f"name must have 1 to {MAX_NAME_LENGTH} characters."
-    if _NAME.search(name) is None:
-        return "name must be a file name: without slashes and control characters, and neither . nor .."
-    return None
 
 
 def media_type(content: IO[bytes], name: str, declared: str, *, is_text: bool) -> str:

@@ -1,6 +1,7 @@
 """Fills the parameters of an operation's function from a request. The first error in path, query or headers is recorded
 and not raised: see `http/request.py`."""
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
@@ -38,9 +39,11 @@ def bind(operation: Operation, provided: Mapping[type, object]) -> Callable[[Req
         elif name != "call":
             fixed[name] = provided[type_]
 
+    path_ids = operation.path_ids
+
     async def handle(request: Request) -> Result:
         values = {name: read(request) for name, read in readers.items()}
-        resource = tuple(values[name] for name in operation.path_ids)
+        resource = tuple(values[name] for name in path_ids)
         # Last: it contains the first error of the values above.
         call = await request.call(operation, resource)
         result: Result = await operation.function(**fixed, **values, call=call)
@@ -96,27 +99,34 @@ def query_reader(type_: type[Query]) -> Read:
 
 
 def _parser(field: inspect.Field) -> Callable[[str], Any]:
-    type_, extra = field.type, None
+    type_ = field.type
+    extra: dict[str, Any] = {}
     while isinstance(type_, inspect.Metadata | inspect.UnionType):
         if isinstance(type_, inspect.Metadata):
-            extra, type_ = type_.extra or extra, type_.type
+            extra |= type_.extra or {}
+            type_ = type_.type
         else:
             type_ = next(each for each in type_.types if not isinstance(each, inspect.NoneType))
     match type_:
         case inspect.BoolType():
             return _flag
         case inspect.IntType(ge=least, le=most):
-            return lambda given: number(given, least or 1, most or MAX_NUMBER)
+            lowest, highest = 1 if least is None else least, MAX_NUMBER if most is None else most
+            return lambda given: _number(given, lowest, highest)
         case inspect.UUIDType():
             return _id
         case inspect.DateTimeType():
             return _moment
         case inspect.DateType():
-            return lambda given: _day(given, round_up=bool(extra))
+            return lambda given: _day(given, round_up=extra.get("round_up", False))
         case inspect.EnumType(cls=options):
             return lambda given: _choice(given, options)
-        case inspect.StrType(min_length=least, max_length=most):
-            return lambda given: _text(given, least or 0, most)
+        case inspect.StrType(min_length=least, max_length=most, pattern=pattern):
+            allowed, otherwise = (
+                re.compile(pattern or ""),
+                extra.get("otherwise", "has characters that are not allowed."),
+            )
+            return lambda given: _text(given, least or 0, most, allowed, otherwise)
     raise TypeError(f"{field.name}: no parser for {type_}")
 
 
@@ -126,7 +136,7 @@ def _flag(given: str) -> bool:
     return given == "true"
 
 
-def number(given: str, least: int, most: int) -> int:
+def _number(given: str, least: int, most: int) -> int:
     found = int(given) if DIGITS.fullmatch(given) else least - 1
     if not least <= found <= most:
         raise Invalid(f"must be a number from {least} to {most}.")
@@ -167,11 +177,13 @@ def _choice(given: str, options: Any) -> StrEnum:
     return found
 
 
-def _text(given: str, least: int, most: int | None) -> str:
+def _text(given: str, least: int, most: int | None, allowed: re.Pattern[str], otherwise: str) -> str:
     if "\0" in given:
         raise Invalid("must not contain U+0000.")
     if most is not None and len(given) > most:
         raise Invalid(f"must have at most {most} characters.")
     if len(given) < least:
         raise Invalid("must not be empty.")
+    if allowed.search(given) is None:
+        raise Invalid(otherwise)
     return given

@@ -1,5 +1,4 @@
-"""Repairs the job queue: finds runs without a job, jobs without a worker, jobs without an active run, and pending runs
-of sessions without an active run.
+"""Repairs the job queue: finds runs without a job, jobs without a worker, and jobs without an active run.
 
 It compares the current state of both tables. So a lost notification or a killed worker has no effect for longer than
 one round.
