@@ -1,0 +1,210 @@
+"""What a step does if its provider refuses, stalls, breaks off or sends garbage, and when it is cancelled."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from quarterdeck.models.model import (
+    ContextExceeded,
+    ModelFailure,
+    RequestRefused,
+)
+from tests.contract.provider_server import (
+    ANTHROPIC,
+    OPENAI,
+    Dialect,
+    does_not_answer,
+    falls_silent,
+    provider,
+    refuses,
+    resets,
+    streams,
+)
+from tests.contract.provider_talk import KEY, both, talking
+
+
+@both
+async def test_a_rate_limit_is_waited_for(dialect: Dialect) -> None:
+    limited = refuses(429, dialect.error("rate_limit_error", "Slow down"), retry_after="1")
+    async with talking(dialect, limited, streams(dialect.text("ok"))) as talk:
+        start = time.monotonic()
+        assert (await talk.step()).turn.text == "ok"
+        assert time.monotonic() - start >= 1
+        [(attempt, pause_seconds, reason)] = talk.retries
+        assert (attempt, pause_seconds >= 1) == (2, True)
+        assert reason == f"{talk.model.name} failed with status 429: Slow down."
+
+
+@both
+async def test_no_provider_makes_a_run_wait_for_an_hour(dialect: Dialect) -> None:
+    limited = refuses(429, dialect.error("rate_limit_error", "Slow down"), retry_after="3600")
+    async with talking(dialect, limited, streams(dialect.text("ok")), retry_max_seconds=0.2) as talk:
+        start = time.monotonic()
+        assert (await talk.step()).turn.text == "ok"
+        assert time.monotonic() - start >= 0.2
+
+
+@both
+@pytest.mark.parametrize("status", [408, 500, 502, 503, 529])
+async def test_a_fault_of_the_provider_is_tried_again(dialect: Dialect, status: int) -> None:
+    async with talking(dialect, refuses(status, b"<html>upstream</html>"), streams(dialect.text("ok"))) as talk:
+        assert (await talk.step()).turn.text == "ok"
+        assert len(talk.served.requests) == 2
+
+
+@both
+async def test_a_fault_that_stays_fails_the_step(dialect: Dialect) -> None:
+    broken = refuses(500, dialect.error("api_error", "The disk is on fire"))
+    async with talking(dialect, *[broken] * 3, request_retries=2) as talk:
+        with pytest.raises(ModelFailure) as failed:
+            await talk.step()
+        assert str(failed.value) == f"{dialect.model} failed with status 500: The disk is on fire. Tried 3 times."
+        assert len(talk.served.requests) == 3
+
+
+@pytest.mark.long
+@both
+async def test_a_stalled_stream_is_given_up_and_tried_again(dialect: Dialect) -> None:
+    half = dialect.text("Half an", " answer")[: -dialect.closing]
+    async with talking(dialect, falls_silent(half), streams(dialect.text("Whole")), stall_seconds=2) as talk:
+        assert (await talk.step()).turn.text == "Whole"
+        assert talk.shown == ["Half an", " answer", "Whole"]
+        await asyncio.wait_for(talk.served.client_left.wait(), 30)
+
+
+@both
+async def test_a_provider_that_never_answers_is_given_up(dialect: Dialect) -> None:
+    async with talking(dialect, does_not_answer(), does_not_answer(), stall_seconds=0.2, request_retries=1) as talk:
+        with pytest.raises(ModelFailure, match=r"silent for 0\.2 seconds\. Tried 2 times"):
+            await talk.step()
+
+
+@pytest.mark.long
+@both
+async def test_slow_is_not_stalled(dialect: Dialect) -> None:
+    # As a whole it takes longer than a pause may.
+    slowly = streams(dialect.text(*"abcdefgh"), pause_seconds=0.3)
+    async with talking(dialect, slowly, stall_seconds=2, request_retries=0) as talk:
+        assert (await talk.step()).turn.text == "abcdefgh"
+
+
+@both
+async def test_a_connection_reset_in_the_middle_is_tried_again(dialect: Dialect) -> None:
+    half = dialect.text("Half an", " answer")[: -dialect.closing]
+    async with talking(dialect, resets(half), resets([]), streams(dialect.text("Whole"))) as talk:
+        assert (await talk.step()).turn.text == "Whole"
+        assert len(talk.served.requests) == 3
+
+
+@both
+async def test_incomplete_answer_that_ends_cleanly_is_refused(dialect: Dialect) -> None:
+    half = dialect.text("Half an", " answer")[: -dialect.closing]
+    async with talking(dialect, streams(half), streams(dialect.text("Whole"))) as talk:
+        assert (await talk.step()).turn.text == "Whole"
+
+
+@both
+async def test_garbage_in_the_stream_is_tried_again(dialect: Dialect) -> None:
+    garbage = [*dialect.text("a")[:2], ("message_delta", "{not json")]
+    async with talking(dialect, streams(garbage), streams(dialect.text("Whole"))) as talk:
+        assert (await talk.step()).turn.text == "Whole"
+
+
+async def test_overload_reported_inside_the_stream_is_retried() -> None:
+    overloaded = [*ANTHROPIC.text("a")[:3], ("error", ANTHROPIC.error("overloaded_error", "Overloaded"))]
+    async with talking(ANTHROPIC, streams(overloaded), streams(ANTHROPIC.text("Whole"))) as talk:
+        assert (await talk.step()).turn.text == "Whole"
+
+
+@both
+async def test_unreachable_provider_fails_the_step(dialect: Dialect) -> None:
+    async with provider() as gone:
+        url = gone.url
+    addresses: dict[str, Any] = {"openai_base_url": f"{url}/v1", "anthropic_base_url": url}
+    async with talking(dialect, request_retries=1, **addresses) as talk:
+        with pytest.raises(ModelFailure, match=rf"^{dialect.model} failed: .+ Tried 2 times\.$"):
+            await talk.step()
+
+
+@both
+async def test_wrong_key_fails_at_once_and_is_not_shown(dialect: Dialect) -> None:
+    wrong = refuses(401, dialect.error("authentication_error", f"Incorrect API key provided: {KEY}"))
+    async with talking(dialect, wrong) as talk:
+        with pytest.raises(ModelFailure) as failed:
+            await talk.step()
+        assert "401: Incorrect API key provided: [redacted]." in str(failed.value)
+        assert "secret" not in str(failed.value)
+        assert len(talk.served.requests) == 1
+
+
+@both
+@pytest.mark.parametrize("status", [400, 403, 404, 422])
+async def test_a_refusal_fails_at_once_in_few_words(dialect: Dialect, status: int) -> None:
+    async with talking(dialect, refuses(status, dialect.error("invalid", "no such thing " * 1000))) as talk:
+        with pytest.raises(ModelFailure, match="no such thing") as failed:
+            await talk.step()
+        # A missing permission or an unknown model has nothing to do with the message.
+        assert isinstance(failed.value, RequestRefused) == (status not in (403, 404))
+        assert len(str(failed.value)) < 700
+        assert len(talk.served.requests) == 1
+
+
+@pytest.mark.parametrize("code", ["model_not_found", "invalid_api_key"])
+async def test_what_is_wrong_with_the_account_does_not_refuse_the_message(code: str) -> None:
+    async with talking(OPENAI, refuses(400, OPENAI.error(code, "No."))) as talk:
+        with pytest.raises(ModelFailure) as failed:
+            await talk.step()
+        assert not isinstance(failed.value, RequestRefused)
+
+
+async def test_an_empty_account_is_not_waited_for() -> None:
+    async with talking(OPENAI, refuses(429, OPENAI.error("insufficient_quota", "You exceeded your quota"))) as talk:
+        with pytest.raises(ModelFailure, match="You exceeded your quota") as failed:
+            await talk.step()
+        assert not isinstance(failed.value, RequestRefused)
+        assert len(talk.served.requests) == 1
+
+
+async def test_exceeded_context_is_recognised() -> None:
+    too_long = refuses(400, OPENAI.error("context_length_exceeded", "maximum context length is 8192 tokens"))
+    async with talking(OPENAI, too_long) as talk:
+        with pytest.raises(ContextExceeded, match="8192"):
+            await talk.step()
+
+
+# --- connections ---
+
+
+@both
+async def test_cancelling_closes_the_connection_at_once(dialect: Dialect) -> None:
+    half = dialect.text("Half an", " answer")[: -dialect.closing]
+    async with talking(dialect, falls_silent(half)) as talk:
+        task = asyncio.create_task(talk.step())
+        while len(talk.shown) < 2:
+            await asyncio.sleep(0.005)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.wait_for(talk.served.client_left.wait(), 30)
+
+
+@both
+async def test_cancelling_before_the_answer_closes_the_connection_at_once(dialect: Dialect) -> None:
+    async with talking(dialect, does_not_answer()) as talk:
+        task = asyncio.create_task(talk.step())
+        while not talk.served.requests:
+            await asyncio.sleep(0.005)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.wait_for(talk.served.client_left.wait(), 30)
+
+
+@both
+async def test_steps_share_a_connection(dialect: Dialect) -> None:
+    async with talking(dialect, *[streams(dialect.text("ok"))] * 3) as talk:
+        for _ in range(3):
+            await talk.step()
+        assert len(talk.served.connections) == 1
