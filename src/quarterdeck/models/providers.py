@@ -52,6 +52,7 @@ from quarterdeck.core.logging import fields, log
 from quarterdeck.core.secrets import redact
 from quarterdeck.core.text_types import storable
 from quarterdeck.models.catalog import ANTHROPIC, OPENAI, OPENAI_CHAT
+from quarterdeck.models.merged_pieces import Listener, join_pieces, listening
 from quarterdeck.models.messages import to_definition, to_messages, to_turn
 from quarterdeck.models.model import (
     NO_OPTIONS,
@@ -177,6 +178,7 @@ ANTHROPIC_URL = "https://api.anthropic.com"
 _OPENAI_EFFORT = "openai_reasoning_effort"
 # The common one: pydantic-ai turns it into the form that the model takes, an effort or a budget of tokens.
 COMMON_EFFORT = "thinking"
+_HOOKS = {"response": [join_pieces]}
 
 
 class ProviderConnection(Struct, frozen=True):
@@ -192,12 +194,17 @@ class ProviderConnection(Struct, frozen=True):
 
 def connect_openai(api_key: str | None, base_url: str | None, *, chat: bool, store: bool) -> ProviderConnection:
     """OpenAI, or a server that does as OpenAI does."""
-    from openai import AsyncOpenAI
+    from openai import AsyncOpenAI, DefaultAsyncHttpxClient
     from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel, OpenAIResponsesModelSettings
     from pydantic_ai.providers.openai import OpenAIProvider
 
     # Both are always given: otherwise the library reads its own environment variables.
-    client = AsyncOpenAI(api_key=api_key or "no-key", base_url=base_url or OPENAI_URL, max_retries=0)
+    client = AsyncOpenAI(
+        api_key=api_key or "no-key",
+        base_url=base_url or OPENAI_URL,
+        max_retries=0,
+        http_client=DefaultAsyncHttpxClient(event_hooks=_HOOKS),
+    )
     provider = OpenAIProvider(openai_client=client)
     kind = OpenAIChatModel if chat else OpenAIResponsesModel
     # OpenAI stores what it is not told about.
@@ -210,11 +217,16 @@ def connect_openai(api_key: str | None, base_url: str | None, *, chat: bool, sto
 
 def connect_compatible(api_key: str | None, base_url: str) -> ProviderConnection:
     """A server that is compatible with OpenAI's chat completions."""
-    from openai import AsyncOpenAI
+    from openai import AsyncOpenAI, DefaultAsyncHttpxClient
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
-    client = AsyncOpenAI(api_key=api_key or "no-key", base_url=base_url, max_retries=0)
+    client = AsyncOpenAI(
+        api_key=api_key or "no-key",
+        base_url=base_url,
+        max_retries=0,
+        http_client=DefaultAsyncHttpxClient(event_hooks=_HOOKS),
+    )
     provider = OpenAICompatibleProvider("openai-compatible", openai_client=client)
     secrets = (api_key,) if api_key else ()
     return ProviderConnection(
@@ -223,11 +235,16 @@ def connect_compatible(api_key: str | None, base_url: str) -> ProviderConnection
 
 
 def connect_anthropic(api_key: str, base_url: str | None) -> ProviderConnection:
-    from anthropic import AsyncAnthropic
+    from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
     from pydantic_ai.models.anthropic import AnthropicModel
     from pydantic_ai.providers.anthropic import AnthropicProvider
 
-    client = AsyncAnthropic(api_key=api_key, base_url=base_url or ANTHROPIC_URL, max_retries=0)
+    client = AsyncAnthropic(
+        api_key=api_key,
+        base_url=base_url or ANTHROPIC_URL,
+        max_retries=0,
+        http_client=DefaultAsyncHttpxClient(event_hooks=_HOOKS),
+    )
     provider = AnthropicProvider(anthropic_client=client)
     return ProviderConnection(
         lambda name: AnthropicModel(name, provider=provider), client.close, (api_key,), COMMON_EFFORT
@@ -401,21 +418,27 @@ class ProviderModel:
     ) -> ModelResponse:
         clock = asyncio.get_running_loop().time
         characters = 0
-        async with (
-            asyncio.timeout(self._stall_seconds) as stall,
-            model_request_stream(
-                self._model, messages, model_settings=self._settings, model_request_parameters=parameters
-            ) as stream,
-        ):
-            async for event in stream:
+        async with asyncio.timeout(self._stall_seconds) as stall:
+
+            def go_on() -> None:
                 stall.reschedule(clock() + self._stall_seconds)
-                text, size = _received(event)
-                characters += size
-                if characters > ANSWER_CHARACTERS:
-                    raise ModelFailure(f"The answer of {self.name} is longer than {ANSWER_CHARACTERS} characters.")
-                if text:
-                    on_text(storable(text))
-            response = stream.get()
+
+            listener = Listener(lambda text: on_text(storable(text)), go_on)
+            with listening(listener):
+                async with model_request_stream(
+                    self._model, messages, model_settings=self._settings, model_request_parameters=parameters
+                ) as stream:
+                    async for event in stream:
+                        go_on()
+                        text, size = _received(event)
+                        characters += size
+                        if characters > ANSWER_CHARACTERS:
+                            raise ModelFailure(
+                                f"The answer of {self.name} is longer than {ANSWER_CHARACTERS} characters."
+                            )
+                        if text := listener.unseen(text):
+                            on_text(storable(text))
+                    response = stream.get()
         # A connection may be closed regularly in the middle of an answer. A partial answer must not be stored as
         # complete.
         if response.state != "complete" or not _is_complete(response):

@@ -1,0 +1,194 @@
+"""Joins the pieces of a streamed answer before the provider's library decodes them.
+
+Providers send an answer a word or two at a time. Their libraries and pydantic-ai build objects for every piece, which
+takes most of a worker's time while text streams, and nobody needs these objects: a reader wants the text, and the run
+wants the whole answer. So this module reads the pieces itself. It hands their text on at once, and gives the library
+one piece in place of many that differ in nothing but their text. All other events go through byte for byte.
+
+It is a hook for responses of the HTTP client, which the libraries let us pass in. It knows the events of OpenAI's
+chat completions and responses and of Anthropic's messages; what it does not know is not changed.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import httpx2
+import msgspec
+from msgspec import Struct
+
+# A longer event, or more text in one piece, is passed on: memory stays bounded, and the caller sees how long it is.
+_HELD_BYTES = 64 * 1024
+# Fields that differ from piece to piece and have no meaning without the others.
+_COUNTERS = frozenset({"sequence_number", "obfuscation"})
+_ANTHROPIC_TEXTS = {"text_delta": "text", "input_json_delta": "partial_json", "thinking_delta": "thinking"}
+_CHAT_TEXTS = ("content", "reasoning_content", "reasoning")
+_VISIBLE_TEXTS = frozenset({"text", "content"})
+_RESPONSES_TEXT = "response.output_text.delta"
+
+
+class Listener(Struct):
+    """Who sent the request, and wants to know what comes."""
+
+    # Gets the text that people see.
+    on_text: Callable[[str], None]
+    # Called whenever bytes have come.
+    on_bytes: Callable[[], None]
+    # How many characters `on_text` got that the library has not seen yet.
+    ahead: int = 0
+
+    def unseen(self, text: str) -> str:
+        """Of a text that comes out of the library, the part that `on_text` did not get."""
+        known = min(self.ahead, len(text))
+        self.ahead -= known
+        return text[known:]
+
+
+_LISTENER: ContextVar[Listener | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """For requests that are sent inside."""
+    token = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(token)
+
+
+async def join_pieces(response: httpx2.Response) -> None:
+    """For `event_hooks["response"]` of an HTTP client."""
+    listener = _LISTENER.get()
+    is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+    # Compressed bytes are decoded behind this hook.
+    if listener is not None and is_stream and "content-encoding" not in response.headers:
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        response.stream = _JoinedStream(response.stream, listener)
+
+
+class _JoinedStream(httpx2.AsyncByteStream):
+    def __init__(self, stream: httpx2.AsyncByteStream, listener: Listener) -> None:
+        self._stream = stream
+        self._listener = listener
+        self._held: _Piece | None = None
+        self._has_text = False
+        # Otherwise the rest of the stream goes through as it is.
+        self._joins = True
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        rest = b""
+        async for data in self._stream:
+            self._listener.on_bytes()
+            if not self._joins:
+                yield data
+                continue
+            *events, rest = (rest + data).split(b"\n\n")
+            passed = b"".join([self._next(event) for event in events])
+            # Another kind of line ends, or one event without an end.
+            self._joins = self._joins and b"\r" not in data and len(rest) < _HELD_BYTES
+            if not self._joins:
+                passed += self._release() + rest
+                rest = b""
+            if passed:
+                yield passed
+        if rest or self._held is not None:
+            yield self._release() + rest
+
+    def _next(self, event: bytes) -> bytes:
+        """What goes to the library now."""
+        piece = _piece_of(event) if self._joins else None
+        if piece is None:
+            return self._release() + event + b"\n\n"
+        if piece.is_visible and piece.text:
+            if not self._has_text and piece.text.startswith("<"):
+                # Perhaps a tag around reasoning, which pydantic-ai takes out of the text.
+                self._joins = False
+                return self._release() + event + b"\n\n"
+            self._has_text = True
+            self._listener.on_text(piece.text)
+            self._listener.ahead += len(piece.text)
+        held = self._held
+        if held is not None and held.goes_on_with(piece):
+            held.add(piece)
+            return b""
+        passed = self._release()
+        self._held = piece
+        return passed
+
+    def _release(self) -> bytes:
+        held, self._held = self._held, None
+        return b"" if held is None else held.event
+
+
+class _Piece:
+    """An event whose only content is a text."""
+
+    def __init__(self, event: bytes, head: bytes, data: dict[str, Any], place: dict[str, Any], field: str) -> None:
+        """`place[field]` is the text; it is a part of `data`."""
+        self.text: str = place[field]
+        place[field] = ""
+        self.is_visible = field in _VISIBLE_TEXTS or data.get("type") == _RESPONSES_TEXT
+        self._only = event
+        self._head = head
+        self._data = data
+        self._place = place
+        self._field = field
+        self._texts = [self.text]
+        self._size = len(self.text)
+
+    def goes_on_with(self, other: "_Piece") -> bool:
+        return self._size < _HELD_BYTES and self._head == other._head and self._frame == other._frame
+
+    def add(self, other: "_Piece") -> None:
+        self._texts.append(other.text)
+        self._size += len(other.text)
+
+    @property
+    def _frame(self) -> dict[str, Any]:
+        return {name: value for name, value in self._data.items() if name not in _COUNTERS}
+
+    @property
+    def event(self) -> bytes:
+        if len(self._texts) == 1:
+            return self._only + b"\n\n"
+        self._place[self._field] = "".join(self._texts)
+        return self._head + b"data: " + msgspec.json.encode(self._data) + b"\n\n"
+
+
+def _piece_of(event: bytes) -> _Piece | None:
+    head, separator, body = event.partition(b"data: ")
+    # At most a line with the name of the event, and then one line of data.
+    if not separator or b"\n" in body or (head and not (head.startswith(b"event: ") and head.count(b"\n") == 1)):
+        return None
+    try:
+        data = msgspec.json.decode(body)
+        found = _text_of(data)
+    except (msgspec.DecodeError, LookupError, TypeError, ValueError, AttributeError):
+        return None
+    if found is None or not isinstance(found[0].get(found[1]), str):
+        return None
+    return _Piece(event, head, data, *found)
+
+
+def _text_of(data: dict[str, Any]) -> tuple[dict[str, Any], str] | None:
+    """The object that holds the text, and its field. Errors mean that there is none."""
+    kind = data.get("type")
+    if kind == "content_block_delta":
+        delta = data["delta"]
+        return delta, _ANTHROPIC_TEXTS[delta["type"]]
+    if isinstance(kind, str):
+        return (data, "delta") if kind.endswith(".delta") and not data.get("logprobs") else None
+    [choice] = data["choices"]
+    delta = choice["delta"]
+    if choice.get("finish_reason") is not None or choice.get("logprobs") is not None:
+        return None
+    texts = [name for name in _CHAT_TEXTS if delta.get(name)]
+    if delta.get("tool_calls"):
+        [call] = delta["tool_calls"]
+        return None if texts else (call["function"], "arguments")
+    return (delta, texts[0]) if len(texts) == 1 else None
