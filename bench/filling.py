@@ -34,12 +34,12 @@ _RESERVE = "SELECT setval('session_event_ids', nextval('session_event_ids') + %s
 
 # Their titles are from the inputs of their first runs.
 _SESSIONS = """
-INSERT INTO sessions (id, workspace_id, title, title_event_id, limits, created_by)
+INSERT INTO sessions (id, workspace_id, title, title_event_id, limits, sandbox, created_by)
 SELECT ('01900000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, %(workspace)s,
        CASE WHEN j <= %(ended)s THEN 'What is on deck? ' || j END,
        CASE WHEN j <= %(ended)s THEN %(before)s + %(events_a_run)s * (j - 1) + 1 END,
        '{"run": {"max_tokens": null, "max_cost_usd": null}, "session": {"max_tokens": null, "max_cost_usd": null}}',
-       %(owner)s
+       '{}', %(owner)s
 FROM generate_series(%(first)s, %(first)s + %(sessions)s - 1) n CROSS JOIN LATERAL (SELECT n - %(first)s + 1 AS j)
 """
 # Rounds: each session has its first run before any has its second. Ids are UUIDv7 of the time of their run, over the

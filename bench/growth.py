@@ -41,7 +41,7 @@ _TEXT = "Please look at the release notes and tell me what is missing.\ndemo: st
 _SIZES = """
 SELECT n.nspname || '.' || c.relname, pg_total_relation_size(c.oid)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname IN ('app', 'jobs') AND c.relkind = 'r' ORDER BY 1
+WHERE n.nspname = 'app' AND c.relkind = 'r' ORDER BY 1
 """
 _UNFINISHED = """
 SELECT (SELECT count(*) FROM runs WHERE state IN ('queued', 'running'))

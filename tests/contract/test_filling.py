@@ -53,7 +53,7 @@ async def check_against_lived_run(world: World, database_url: str, folder: Path)
     lived = await world.new_session()
     with working(database_url, folder):
         await ended(world, (await world.submit(lived)).json()["run_id"])
-    assert await filled_tables(world) == before
+    assert await filled_tables(world) <= before
     for table, query in SHAPES.items():
         of_lived, of_filled = [set(map(str, await world.fetch(query, one))) for one in (lived, str(session_id(1)))]
         assert of_lived, table
