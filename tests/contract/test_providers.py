@@ -13,6 +13,7 @@ from quarterdeck.models.model import (
     MALFORMED_ARGUMENTS,
     ModelFailure,
     ModelOptions,
+    ProviderRefused,
     ToolCall,
     ToolResult,
 )
@@ -85,6 +86,8 @@ async def test_groq_and_an_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
         turn = (await talk.step()).turn
         assert (turn.text, turn.tool_calls) == ("Let me look.", [ToolCall("call_1", "read", {"path": "a"})])
         with pytest.raises(ModelFailure, match=r"status 401: Wrong key \[redacted\]\."):
+            await talk.step()
+        with pytest.raises(ProviderRefused, match="status 429: Slow down"):
             await talk.step()
         step = await talk.step([*HELLO, turn, ToolResult("call_1", "read", "content")])
         assert (step.turn.text, step.input_tokens, step.output_tokens) == ("Hello", 11, 7)

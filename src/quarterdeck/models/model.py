@@ -195,6 +195,10 @@ class TransientFailure(Exception):
         self.retry_after_seconds = retry_after_seconds
 
 
+class ProviderRefused(TransientFailure):
+    """The provider takes no more requests for the moment: too many came, or it is overloaded."""
+
+
 # Arguments of tool calls, as models write them.
 
 _MALFORMED_CHARACTERS = 2000

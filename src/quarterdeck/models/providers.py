@@ -60,6 +60,7 @@ from quarterdeck.models.model import (
     ModelFailure,
     ModelOptions,
     OnText,
+    ProviderRefused,
     RequestRefused,
     Step,
     TransientFailure,
@@ -107,7 +108,8 @@ def _openai_takes_temperature(profile: Mapping[str, Any], options: ModelOptions)
 # What the errors of pydantic-ai mean for a run: try again, send fewer turns, or fail.
 
 _REASON_CHARACTERS = 500
-_TRANSIENT = (ModelRateLimitError, ModelUnavailableError, ModelServerError, ModelConnectionError)
+_REFUSING = (ModelRateLimitError, ModelUnavailableError)
+_TRANSIENT = (*_REFUSING, ModelServerError, ModelConnectionError)
 _ABOUT_THE_ACCOUNT = (ModelQuotaExceededError, ModelAuthenticationError, ModelNotFoundError)
 _FINAL = (ModelRequestRejectedError, ModelQuotaExceededError)
 # Statuses that say something about the account, the model or the moment and nothing about the content of the request:
@@ -131,7 +133,8 @@ def to_failure(fault: ModelAPIError, model_name: str, secrets: Sequence[str]) ->
     # No status: an error inside the stream, or a malformed response.
     transient = isinstance(fault, _TRANSIENT) or status in (None, HTTPStatus.REQUEST_TIMEOUT)
     if transient and not isinstance(fault, _FINAL):
-        return TransientFailure(reason, fault.retry_after)
+        kind = ProviderRefused if isinstance(fault, _REFUSING) else TransientFailure
+        return kind(reason, fault.retry_after)
     if status is None or status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _NOT_ABOUT_CONTENT:
         return ModelFailure(reason)
     # Some providers say these with status 400.

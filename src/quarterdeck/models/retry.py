@@ -20,6 +20,7 @@ from quarterdeck.models.model import (
     ModelOptions,
     OnRetry,
     OnText,
+    ProviderRefused,
     Step,
     ToolResult,
     TransientFailure,
@@ -147,7 +148,8 @@ async def step_with_retries(
     settings: ModelSettings,
     output_schema: dict[str, Any] | None = None,
 ) -> Step:
-    """Raises ModelFailure when the retries are used up. After a failed try, `on_text` gets the text of the next try
+    """Raises ModelFailure when the retries are used up, and ProviderRefused at once: what to do then is decided for all
+    runs together. After a failed try, `on_text` gets the text of the next try
     from its beginning."""
     for tries in count(1):
         try:
@@ -155,6 +157,8 @@ async def step_with_retries(
                 step = await model.step(instructions, turns, tools, on_text, output_schema)
                 add_step(span, step)
                 return step
+        except ProviderRefused:
+            raise
         except TransientFailure as fault:
             if tries > settings.request_retries:
                 times = "once" if tries == 1 else f"{tries} times"

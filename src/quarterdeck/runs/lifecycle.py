@@ -221,15 +221,19 @@ async def fail(database: Database, lease: Lease, reason: str, *, refused: bool =
     metrics.run_ended(RunState.FAILED)
 
 
-async def hand_back(database: Database, lease: Lease, reason: str, *, pause_seconds: float = 0) -> None:
+async def hand_back(
+    database: Database, lease: Lease, reason: str, *, pause_seconds: float = 0, waits_for_model: str | None = None
+) -> None:
     """Puts a running run back into the queue for any worker, with the steps that it has stored. It is not started
-    again before the pause is over."""
+    again before the pause is over, or before its model answers again (`model_pauses.py`)."""
 
     async def work(connection: Connection) -> None:
         await events.lock_session(connection, lease.session_id)
-        if not await store.give_back(connection, lease.run_id, lease.attempt):
+        if not await store.give_back(connection, lease.run_id, lease.attempt, waits_for_model):
             raise Superseded
-        if pause_seconds > 0:
+        if waits_for_model is not None:
+            pass
+        elif pause_seconds > 0:
             await store.enqueue_after(connection, lease.session_id, lease.run_id, pause_seconds)
         else:
             await store.enqueue(connection, lease.session_id, lease.run_id)

@@ -109,7 +109,7 @@ WHERE id = %s OR id IN (
 """
 _CANCEL = """
 UPDATE runs
-SET state = 'cancelled', parked = false, waiting_since = NULL, setup = NULL, mcp_tools = NULL,
+SET state = 'cancelled', parked = false, waits_for_model = NULL, waiting_since = NULL, setup = NULL, mcp_tools = NULL,
     finished_at = clock_timestamp(),
     waited_seconds = waited_seconds + greatest(extract(epoch FROM clock_timestamp() - waiting_since)::float8, 0),
     updated_at = clock_timestamp()
@@ -117,7 +117,8 @@ WHERE id = %s AND state IN ('pending', 'queued', 'running', 'waiting')
 RETURNING last_input, consumed_through
 """
 _GIVE_BACK = """
-UPDATE runs SET state = 'queued', barren_attempts = greatest(barren_attempts - 1, 0), updated_at = clock_timestamp()
+UPDATE runs SET state = 'queued', waits_for_model = %s, barren_attempts = greatest(barren_attempts - 1, 0),
+    updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = 'running'
 """
 # Names only those runs whose inputs still wait, so that the list does not grow with each failure.
@@ -363,8 +364,8 @@ async def cancel(connection: Connection, run_id: UUID) -> tuple[int, int] | None
     return None if row is None else (row[0], row[1])
 
 
-async def give_back(connection: Connection, run_id: UUID, attempt: int) -> bool:
-    return (await connection.execute(_GIVE_BACK, (run_id, attempt))).rowcount == 1
+async def give_back(connection: Connection, run_id: UUID, attempt: int, waits_for_model: str | None) -> bool:
+    return (await connection.execute(_GIVE_BACK, (waits_for_model, run_id, attempt))).rowcount == 1
 
 
 async def continue_in(connection: Connection, run_id: UUID, next_run_id: UUID) -> None:

@@ -170,6 +170,13 @@ class RunBody(Struct, frozen=True, kw_only=True):
     inputs_consumed: int
     usage: Usage
     waiting_for: Annotated[list[UUID], Meta(description="The open actions of the run.")]
+    waits_for_model: Annotated[
+        str | None,
+        Meta(
+            description="The provider of this model takes no more requests for the moment. The run goes on by itself "
+            "when they are answered again. null: it need not wait for a model."
+        ),
+    ]
     waited_seconds: Annotated[float, Meta(description="How long it has waited for answers to its actions in total.")]
     failure: Annotated[str | None, Meta(description="Why the run failed. null: it did not.")]
     created_at: Moment
@@ -264,6 +271,7 @@ _RUN = RunBody(
     inputs_consumed=1,
     usage=Usage(1840, 1024, 212, 0.0041),
     waiting_for=[],
+    waits_for_model=None,
     waited_seconds=0.0,
     failure=None,
     created_at=EVENING,

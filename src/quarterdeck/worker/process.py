@@ -17,6 +17,7 @@ from quarterdeck.db.database import Database
 from quarterdeck.events.notifications import Notifier
 from quarterdeck.models.registry import ModelRegistry
 from quarterdeck.runs.action_records import expire_actions, release_actions
+from quarterdeck.runs.model_pauses import ModelPauses
 from quarterdeck.runs.recovery import recover, runs_to_leave
 from quarterdeck.sandbox.adapter import Sandbox
 from quarterdeck.sandbox.choice import find_sandbox
@@ -37,6 +38,8 @@ from quarterdeck.worker.run_files import SessionFolders
 _READ_THREADS = 16
 # How often a worker without a free slot looks for waiting runs whose workspace has less than its share.
 _TURN_SECONDS = 0.25
+# How often a worker looks which models are paused.
+_PAUSES_SECONDS = 0.5
 
 
 def run_worker(settings: Settings) -> int:
@@ -63,12 +66,14 @@ async def _work(settings: Settings) -> None:
     mcp_tools = McpTools(database, settings, sandbox)
     agents = AgentLoader(database, blobs, skills, models, settings.model, settings.sandbox, folders, mcp_tools)
     rule = ToolRule(settings.sandbox.rule)
-    driver = RunDriver(database, agents, settings.run, settings.action, settings.worker, rule)
+    pauses = ModelPauses(database, settings.model, settings.run)
+    driver = RunDriver(database, agents, settings.run, settings.action, settings.worker, pauses, rule)
     await database.open()
     queue = Queue(driver, database, settings.database, settings.worker)
     background = [
         asyncio.create_task(_recover_runs(database, settings)),
         asyncio.create_task(_give_turns(database, driver)),
+        asyncio.create_task(_refresh_pauses(pauses)),
         asyncio.create_task(_deliver_webhooks(database, settings)),
     ]
     if folders is not None:
@@ -133,6 +138,15 @@ async def _give_turns(database: Database, driver: RunDriver) -> None:
             driver.leave(await runs_to_leave(database, no_slot_free=driver.is_full))
         except Exception as fault:
             log.warning("giving turns failed; trying again", exc_info=fault)
+
+
+async def _refresh_pauses(pauses: ModelPauses) -> None:
+    while True:
+        try:
+            await pauses.refresh()
+        except Exception as fault:
+            log.warning("the pauses of models could not be read; trying again", exc_info=fault)
+        await asyncio.sleep(_PAUSES_SECONDS)
 
 
 async def _deliver_webhooks(database: Database, settings: Settings) -> None:

@@ -19,11 +19,21 @@ from quarterdeck.events.log import lock_session
 from quarterdeck.events.model import NewEvent
 from quarterdeck.models.catalog import ModelCatalog
 from quarterdeck.models.context import BYTES_PER_TOKEN, is_summary, newest_turns, summary_turn
-from quarterdeck.models.model import ContextExceeded, CutOff, ModelFailure, RequestRefused, Step, Turn, UserTurn
+from quarterdeck.models.model import (
+    ContextExceeded,
+    CutOff,
+    ModelFailure,
+    ProviderRefused,
+    RequestRefused,
+    Step,
+    Turn,
+    UserTurn,
+)
 from quarterdeck.runs import lifecycle
 from quarterdeck.runs.action_model import ActionKind, ActionState, LimitScope, NewAction, ReachedLimit
 from quarterdeck.runs.lifecycle import Lease, LimitReached, SetupChanged, Superseded
 from quarterdeck.runs.model import RunSetup, StepUsage
+from quarterdeck.runs.model_pauses import ModelPaused, ModelPauses
 from quarterdeck.sessions import service as sessions
 from quarterdeck.tools.model import ToolRule
 from quarterdeck.worker import journal
@@ -103,8 +113,10 @@ class RunDriver:
         settings: RunSettings,
         actions: ActionSettings,
         worker: WorkerSettings,
+        pauses: ModelPauses,
         sandbox_rule: ToolRule = ToolRule.ALLOW,
     ) -> None:
+        self._pauses = pauses
         self._database = database
         self._agents = agents
         self._settings = settings
@@ -171,6 +183,8 @@ class RunDriver:
         except Leaving:
             pause_seconds = self._worker.lending_pause_seconds
             await asyncio.shield(self._hand_back(lease, "Another workspace needed its slot.", pause_seconds))
+        except ModelPaused as paused:
+            await asyncio.shield(self._hand_back(lease, str(paused), waits_for_model=paused.model))
         except asyncio.CancelledError:
             # Shielded: this task is being cancelled, and the hand-back must complete.
             await asyncio.shield(self._hand_back(lease, "Its worker was stopped."))
@@ -179,10 +193,12 @@ class RunDriver:
 
     async def _run(self, lease: Lease) -> bool:
         """Whether the run has succeeded."""
-        attempt = _Attempt(self._database, self._agents, self._settings, self._actions, lease, self._sandbox_rule)
+        attempt = _Attempt(
+            self._database, self._agents, self._settings, self._actions, lease, self._pauses, self._sandbox_rule
+        )
         self._attempts.add(attempt)
         try:
-            with attempt_span(lease, expected=(Leaving, LimitReached, Superseded)):
+            with attempt_span(lease, expected=(Leaving, LimitReached, ModelPaused, Superseded)):
                 async with asyncio.timeout(self._settings.max_seconds - lease.seconds):
                     return await attempt.run()
         except ModelFailure as failure:
@@ -199,9 +215,13 @@ class RunDriver:
             self._attempts.remove(attempt)
         return False
 
-    async def _hand_back(self, lease: Lease, reason: str, pause_seconds: float = 0) -> None:
+    async def _hand_back(
+        self, lease: Lease, reason: str, pause_seconds: float = 0, waits_for_model: str | None = None
+    ) -> None:
         try:
-            await lifecycle.hand_back(self._database, lease, reason, pause_seconds=pause_seconds)
+            await lifecycle.hand_back(
+                self._database, lease, reason, pause_seconds=pause_seconds, waits_for_model=waits_for_model
+            )
         except Superseded:
             log.info("the run was cancelled", extra=fields(run_id=lease.run_id))
         except ServiceError as fault:
@@ -217,8 +237,10 @@ class _Attempt:
         settings: RunSettings,
         actions: ActionSettings,
         lease: Lease,
+        pauses: ModelPauses,
         sandbox_rule: ToolRule,
     ) -> None:
+        self._pauses = pauses
         self._sandbox_rule = sandbox_rule
         self._database = database
         self._agents = agents
@@ -299,15 +321,17 @@ class _Attempt:
     async def _ask_model(self, agent: Agent) -> bool:
         """One request: for a summary if the conversation is too long, otherwise for the next answer. True: the answer
         was the last one, and the run is finished."""
+        # Before inputs are taken: those that come while the run waits are part of its next request.
+        self._pauses.check(agent.model_name, self.run_id)
         await self._take_inputs(agent)
         async with self._deltas() as deltas:
-            compaction = await self._request(agent.summarise(self._turns, deltas.retry))
+            compaction = await self._request(agent.model_name, agent.summarise(self._turns, deltas.retry))
         if compaction is not None:
             await self._store_compaction(agent, compaction)
             return False
         self._forget_old_turns(agent)
         try:
-            step = await self._request(self._step(agent))
+            step = await self._request(agent.model_name, self._step(agent))
         except ContextExceeded as fault:
             agent.shorten(fault)
             return False
@@ -368,26 +392,30 @@ class _Attempt:
         async with self._deltas() as deltas:
             try:
                 step = await agent.step(self._turns, self._left_out, deltas.add, deltas.retry)
-            except ModelFailure:
+            except (ModelFailure, ProviderRefused):
                 metrics.model_failed(agent.model_name)
                 raise
         metrics.model_answered(agent.model_name, time.monotonic() - began)
         return step
 
-    async def _request(self, request: Coroutine[Any, Any, Result]) -> Result:
+    async def _request(self, model: str, request: Coroutine[Any, Any, Result]) -> Result:
         """Awaits a request to the model, which `leave` can interrupt."""
         if self._is_leaving:
             request.close()
             raise Leaving
         try:
             async with asyncio.timeout(None) as self._request_limit:
-                return await request
+                result = await request
+        except ProviderRefused as fault:
+            raise await self._pauses.refused(model, self.run_id, fault) from None
         except TimeoutError as fault:
             if self._is_leaving:
                 raise Leaving from fault
             raise
         finally:
             self._request_limit = None
+        await self._pauses.answered(model, self.run_id)
+        return result
 
     async def _call_tools(self, agent: Agent) -> bool:
         """Carries out what can be carried out. False: the other calls need answers, and the run waits for them."""

@@ -40,6 +40,7 @@ from quarterdeck.models.providers import ProviderConnection
 from quarterdeck.models.registry import ModelRegistry
 from quarterdeck.runs.action_records import release_actions
 from quarterdeck.runs.lifecycle import Lease
+from quarterdeck.runs.model_pauses import ModelPauses
 from quarterdeck.sandbox.choice import find_sandbox
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.session_skills import SkillReader
@@ -284,7 +285,12 @@ async def running_service(owner_url: str, data_dir: Path) -> AsyncIterator[Servi
             mcp = McpTools(database, settings, sandbox)
             agents = _Agents(database, blobs, skills, registry, model, settings.sandbox, folders, mcp)
             service.drivers[context, compaction] = RunDriver(
-                database, agents, settings.run, settings.action, settings.worker
+                database,
+                agents,
+                settings.run,
+                settings.action,
+                settings.worker,
+                ModelPauses(database, model, settings.run),
             )
         yield service
 

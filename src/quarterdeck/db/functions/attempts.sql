@@ -140,7 +140,7 @@ BEGIN
         taken_through := run.consumed_through;
     END IF;
     UPDATE runs
-    SET state = 'running', parked = false, attempt = run.attempt + 1, barren_attempts = run.barren_attempts + counted,
+    SET state = 'running', parked = false, waits_for_model = NULL, attempt = run.attempt + 1, barren_attempts = run.barren_attempts + counted,
         started_at = coalesce(run.started_at, clock_timestamp()), updated_at = clock_timestamp(),
         setup = coalesce(run.setup, new_setup), model = coalesce(run.model, new_setup->>'model'),
         agent_id = coalesce(run.agent_id, new_agent_id), agent_version = coalesce(run.agent_version, new_agent_version),

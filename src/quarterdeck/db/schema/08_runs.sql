@@ -9,6 +9,8 @@ CREATE TABLE runs (
     ),
     -- Too many runs of the workspace are running: it has no job until another run ends.
     parked boolean NOT NULL DEFAULT false,
+    -- The provider of this model refuses requests for the moment: the run has no job until they are answered again.
+    waits_for_model text,
     attempt integer NOT NULL DEFAULT 0,
     -- Attempts since the last stored step. Too many in a row mean that the run itself brings its worker down.
     barren_attempts integer NOT NULL DEFAULT 0,
@@ -65,12 +67,14 @@ CREATE TABLE runs (
     failure text,
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     CHECK (consumed_through <= last_input),
-    CONSTRAINT runs_waiting_check CHECK ((state = 'waiting') = (waiting_since IS NOT NULL))
+    CONSTRAINT runs_waiting_check CHECK ((state = 'waiting') = (waiting_since IS NOT NULL)),
+    CONSTRAINT runs_waits_for_model_check CHECK (waits_for_model IS NULL OR state = 'queued')
 ) WITH (fillfactor = 80);
 CREATE UNIQUE INDEX runs_one_active ON runs (session_id) WHERE state IN ('queued', 'running', 'waiting');
 CREATE UNIQUE INDEX runs_page ON runs (session_id, id);
 CREATE INDEX runs_pending ON runs (session_id) WHERE state = 'pending';
 CREATE INDEX runs_running ON runs (workspace_id) WHERE state = 'running';
+CREATE INDEX runs_waits_for_model ON runs (waits_for_model, id) WHERE waits_for_model IS NOT NULL;
 CREATE INDEX runs_parked ON runs (workspace_id, id) WHERE parked;
 CREATE INDEX runs_of_agent ON runs (agent_id, id) WHERE agent_id IS NOT NULL;
 
