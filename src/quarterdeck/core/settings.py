@@ -86,6 +86,9 @@ class ModelSettings(Struct, frozen=True):
     anthropic_base_url: Annotated[str, Meta(pattern=r"^https?://")] | None = None
     # OpenAI-compatible servers, by the first part of the names of their models. The key of `gpu` is in GPU_API_KEY.
     endpoints: Endpoints | None = None
+    # Whether providers keep the beginning of a conversation, which every step sends again. `long`: for an hour, where
+    # they offer it. Storing it so costs more, reading it does not.
+    cache: Literal["off", "standard", "long"] = "standard"
     request_retries: Annotated[int, Meta(ge=0)] = 4
     retry_base_seconds: Seconds = 0.5
     retry_max_seconds: Seconds = 30.0

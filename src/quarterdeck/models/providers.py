@@ -181,6 +181,11 @@ ANTHROPIC_URL = "https://api.anthropic.com"
 _OPENAI_EFFORT = "openai_reasoning_effort"
 # The common one: pydantic-ai turns it into the form that the model takes, an effort or a budget of tokens.
 COMMON_EFFORT = "thinking"
+_OPENAI_CACHE_KEY = "openai_prompt_cache_key"
+# Of providers that pydantic-ai knows by name.
+_CACHE_KEYS = {"azure": _OPENAI_CACHE_KEY, "mistral": "mistral_prompt_cache_key"}
+# For pydantic-ai's setting `cache`, which it turns into what the provider offers.
+_CACHE_SETTINGS = {"off": False, "standard": True, "long": "1h"}
 _HOOKS = {"response": [join_pieces]}
 
 
@@ -193,6 +198,8 @@ class ProviderConnection(Struct, frozen=True):
     secrets: tuple[str, ...]
     # The setting of pydantic-ai that takes the reasoning effort.
     effort_setting: str
+    # The one that takes what requests with the same beginning have in common.
+    cache_key_setting: str | None = None
 
 
 def connect_openai(api_key: str | None, base_url: str | None, *, chat: bool, store: bool) -> ProviderConnection:
@@ -214,7 +221,11 @@ def connect_openai(api_key: str | None, base_url: str | None, *, chat: bool, sto
     always = OpenAIResponsesModelSettings(openai_store=store)
     secrets = (api_key,) if api_key else ()
     return ProviderConnection(
-        lambda name: kind(name, provider=provider, settings=always), client.close, secrets, _OPENAI_EFFORT
+        lambda name: kind(name, provider=provider, settings=always),
+        client.close,
+        secrets,
+        _OPENAI_EFFORT,
+        _OPENAI_CACHE_KEY,
     )
 
 
@@ -233,7 +244,11 @@ def connect_compatible(api_key: str | None, base_url: str) -> ProviderConnection
     provider = OpenAICompatibleProvider("openai-compatible", openai_client=client)
     secrets = (api_key,) if api_key else ()
     return ProviderConnection(
-        lambda name: OpenAIChatModel(name, provider=provider), client.close, secrets, _OPENAI_EFFORT
+        lambda name: OpenAIChatModel(name, provider=provider),
+        client.close,
+        secrets,
+        _OPENAI_EFFORT,
+        _OPENAI_CACHE_KEY,
     )
 
 
@@ -273,7 +288,7 @@ def connect_by_name(provider_name: str, secrets: tuple[str, ...]) -> ProviderCon
     def model(name: str) -> library.Model:
         return library.infer_model(f"{provider_name}:{name}", lambda _: provider)
 
-    return ProviderConnection(model, close, secrets, COMMON_EFFORT)
+    return ProviderConnection(model, close, secrets, COMMON_EFFORT, _CACHE_KEYS.get(provider_name))
 
 
 # The cost of a request, by the list prices that genai-prices ships. Imported with the providers: it loads slowly.
@@ -329,15 +344,14 @@ class ProviderModel:
         self._model = connection.model(name.partition(":")[2])
         self._secrets = connection.secrets
         self._effort_setting = connection.effort_setting
+        self._cache_key_setting = connection.cache_key_setting
         self._stall_seconds = stall_seconds
         self._options = NO_OPTIONS
         self._settings: ModelSettings = {}
         self._ignored: tuple[str, ...] = ()
 
-    def with_options(self, options: ModelOptions) -> "ProviderModel":
-        """The same model on the same connection, with these options in its requests."""
-        if options == NO_OPTIONS:
-            return self
+    def configured(self, options: ModelOptions, cache: str, conversation: str | None) -> "ProviderModel":
+        """The same model on the same connection, with these settings in its requests."""
         configured = copy(self)
         configured._ignored = ignored_settings(
             self._model, options, common_effort=self._effort_setting == COMMON_EFFORT
@@ -347,7 +361,10 @@ class ProviderModel:
             "temperature": options.temperature,
             "max_tokens": options.max_output_tokens,
             self._effort_setting: options.reasoning_effort,
+            "cache": _CACHE_SETTINGS[cache],
         }
+        if self._cache_key_setting is not None and cache != "off":
+            values[self._cache_key_setting] = conversation
         configured._options = options
         configured._settings = cast(ModelSettings, {name: value for name, value in values.items() if value is not None})
         return configured

@@ -27,9 +27,12 @@ class ModelRegistry:
         self._models: dict[str, ProviderModel] = {}
         self._connecting = asyncio.Lock()
 
-    async def resolve(self, name: str | None, options: ModelOptions = NO_OPTIONS) -> Model:
+    async def resolve(
+        self, name: str | None, options: ModelOptions = NO_OPTIONS, conversation: str | None = None
+    ) -> Model:
         """The model of this name, by default the configured one. Raises ModelFailure for an unknown name or a missing
-        setting. The demo model has no options."""
+        setting. The demo model has no options. `conversation`: those that share it have the same beginning, which
+        providers find in their caches by it."""
         full_name = self._catalog.effective(name)
         if full_name == DEMO:
             return self._demo
@@ -38,7 +41,7 @@ class ModelRegistry:
             if len(self._models) >= _MAX_MODELS:
                 del self._models[next(iter(self._models))]
             self._models[full_name] = model
-        return self._models[full_name].with_options(options)
+        return self._models[full_name].configured(options, self._settings.cache, conversation)
 
     async def close(self) -> None:
         """Close the HTTP connections. No step may be in progress."""

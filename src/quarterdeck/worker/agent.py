@@ -235,7 +235,7 @@ class AgentLoader:
         named = by_unique_name(skills)
         # The names of their folders, for those that have files.
         folders = {name: folder for name, folder in folder_names(named).items() if named[name].archive is not None}
-        model = await self._models.resolve(setup.model, setup.settings)
+        model = await self._models.resolve(setup.model, setup.settings, str(lease.session_id))
         of_servers = await self._mcp_tools.load(lease)
         schema = setup.output_schema
         sandbox = None

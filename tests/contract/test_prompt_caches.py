@@ -1,0 +1,80 @@
+"""Requests are made so that providers find their beginning in a cache."""
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from quarterdeck.core.settings import ModelSettings
+from quarterdeck.models.model import NO_OPTIONS, ToolResult, Turn, UserTurn
+from quarterdeck.models.registry import ModelRegistry
+from tests.contract.provider_server import ANTHROPIC, OPENAI, RESPONSES, Dialect, provider, streams
+from tests.contract.provider_talk import KEY, READ, all_three
+
+STEPS = 20
+
+
+async def requests(dialect: Dialect, steps: int = STEPS, **changes: Any) -> list[Any]:
+    """Of a run that calls a tool in every step and is steered in between."""
+    calls = [dialect.calls("Reading.", (f"call_{n}", "read", json.dumps({"path": str(n)}))) for n in range(steps)]
+    async with provider(*map(streams, calls)) as served:
+        settings = ModelSettings(
+            openai_api_key=KEY,
+            openai_base_url=f"{served.url}/v1",
+            anthropic_api_key=KEY,
+            anthropic_base_url=served.url,
+            **dialect.settings | changes,
+        )
+        models = ModelRegistry(settings)
+        turns: list[Turn] = [UserTurn("Read all of them.")]
+        for n in range(steps):
+            # Each step might be another worker's.
+            model = await models.resolve(dialect.model, NO_OPTIONS, "session-1")
+            step = await model.step("Be brief.", turns, [READ], lambda _: None)
+            turns += [step.turn, *(ToolResult(call.id, call.name, f"content {n}") for call in step.turn.tool_calls)]
+            if n % 5 == 4:
+                turns.append(UserTurn(f"Go on after {n}."))
+        await models.close()
+        return [request.body for request in served.requests]
+
+
+def without_marks(value: Any) -> Any:
+    """Anthropic's marks of what to keep move on with the newest turn, and are no part of what is compared."""
+    if isinstance(value, dict):
+        return {name: without_marks(inner) for name, inner in value.items() if name != "cache_control"}
+    return [without_marks(inner) for inner in value] if isinstance(value, list) else value
+
+
+@all_three
+async def test_a_request_begins_with_the_whole_earlier_one(dialect: Dialect) -> None:
+    bodies = [without_marks(body) for body in await requests(dialect)]
+    field = "input" if dialect is RESPONSES else "messages"
+    for earlier, later in pairwise(bodies):
+        shared = {name: value for name, value in earlier.items() if name != field}
+        assert json.dumps(shared) == json.dumps({name: value for name, value in later.items() if name != field})
+        assert json.dumps(later[field])[:-1].startswith(json.dumps(earlier[field])[:-1])
+        assert len(later[field]) > len(earlier[field])
+
+
+@pytest.mark.parametrize("dialect", [OPENAI, RESPONSES], ids=["chat", "responses"])
+async def test_openai_gets_the_key_of_the_session(dialect: Dialect) -> None:
+    [body] = await requests(dialect, 1)
+    assert body["prompt_cache_key"] == "session-1"
+    [body] = await requests(dialect, 1, cache="off")
+    assert "prompt_cache_key" not in body
+
+
+def marks(body: Any) -> list[Any]:
+    return [
+        *(body[name][-1].get("cache_control") for name in ("tools", "system")),
+        body.get("cache_control") or body["messages"][-1]["content"][-1].get("cache_control"),
+    ]
+
+
+async def test_anthropic_is_told_what_to_keep() -> None:
+    for cache, kept in (("standard", "5m"), ("long", "1h")):
+        for body in await requests(ANTHROPIC, 3, cache=cache):
+            assert marks(body) == [{"type": "ephemeral", "ttl": kept}] * 3
+    [body] = await requests(ANTHROPIC, 1, cache="off")
+    assert "cache_control" not in json.dumps(body)
