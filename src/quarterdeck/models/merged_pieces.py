@@ -9,6 +9,7 @@ It is a hook for responses of the HTTP client, which the libraries let us pass i
 chat completions and responses and of Anthropic's messages; what it does not know is not changed.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -20,6 +21,8 @@ from msgspec import Struct
 
 # A longer event, or more text in one piece, is passed on: memory stays bounded, and the caller sees how long it is.
 _HELD_BYTES = 64 * 1024
+# What has come before is read in less than that.
+_BUFFERED_SECONDS = 0.002
 # Fields that differ from piece to piece and have no meaning without the others.
 _COUNTERS = frozenset({"sequence_number", "obfuscation"})
 _ANTHROPIC_TEXTS = {"text_delta": "text", "input_json_delta": "partial_json", "thinking_delta": "thinking"}
@@ -35,6 +38,8 @@ class Listener(Struct):
     on_text: Callable[[str], None]
     # Called whenever bytes have come.
     on_bytes: Callable[[], None]
+    # How long text may take to get here, so that more of it comes at once.
+    pause_seconds: float = 0.05
     # How many characters `on_text` got that the library has not seen yet.
     ahead: int = 0
 
@@ -82,7 +87,7 @@ class _JoinedStream(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         rest = b""
-        async for data in self._stream:
+        async for data in _paced(self._stream, self._listener):
             self._listener.on_bytes()
             if not self._joins:
                 yield data
@@ -123,6 +128,18 @@ class _JoinedStream(httpx2.AsyncByteStream):
     def _release(self) -> bytes:
         held, self._held = self._held, None
         return b"" if held is None else held.event
+
+
+async def _paced(stream: httpx2.AsyncByteStream, listener: Listener) -> AsyncIterator[bytes]:
+    """Lets pieces come together in the buffer of the connection: reading each by itself costs more than all the rest."""
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    async for data in stream:
+        waited = clock() - began > _BUFFERED_SECONDS
+        yield data
+        if waited:
+            await asyncio.sleep(listener.pause_seconds)
+        began = clock()
 
 
 class _Piece:
