@@ -131,7 +131,7 @@ class _JoinedStream(httpx2.AsyncByteStream):
 
 
 async def _paced(stream: httpx2.AsyncByteStream, listener: Listener) -> AsyncIterator[bytes]:
-    """Lets pieces come together in the buffer of the connection: reading each by itself costs more than all the rest."""
+    """Lets pieces come together in the buffer of the connection: reading each one costs more than all the rest."""
     clock = asyncio.get_running_loop().time
     began = clock()
     async for data in stream:
