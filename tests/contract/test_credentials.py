@@ -222,7 +222,7 @@ async def test_failures_of_a_token_endpoint_tell_no_secret() -> None:
                 b'HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n{"access_token":"e"}': "no usable access_token",
                 b"HTTP/1.1 200 OK\r\nContent-Length: 999999999\r\n\r\n" + b"x" * 2**20: "no usable access_token",
                 b"HTTP/1.1 500 Error\r\nContent-Length: 0\r\n\r\n": "answered 500",
-                b"SMTP ready\r\n": "connection to the token endpoint failed",
+                b"SMTP ready\r\n": "No token: The response was invalid",
             }.items():
                 issuer.raw = raw
                 with pytest.raises(AuthorizationError, match=reason):

@@ -20,7 +20,8 @@ from quarterdeck.core.settings import CredentialSettings
 from quarterdeck.outbound.rules import AddressPolicy, read_url
 
 if TYPE_CHECKING:
-    from quarterdeck.connections.credentials.token_endpoint import IssuedToken, TokenEndpoint
+    from quarterdeck.connections.credentials.token_endpoint import IssuedToken
+    from quarterdeck.outbound.http_client import OutboundClient
 
 # A token is not used in the last part of its life: the request must still arrive in time.
 _MARGIN_SECONDS = 30.0
@@ -36,8 +37,8 @@ class OAuthTokens:
     def __init__(self, settings: CredentialSettings, exceptions: AddressExceptions | None) -> None:
         self._settings = settings
         self._policy = AddressPolicy(exceptions=exceptions)
-        # Created on first use: the HTTP library takes a tenth of a process's start, and most processes never need it.
-        self._endpoint: TokenEndpoint | None = None
+        # Created on first use.
+        self._client: OutboundClient | None = None
         # By credential and revision: a rotated secret gets a token of its own.
         self._held: OrderedDict[tuple[UUID, int], HeldToken] = OrderedDict()
 
@@ -47,27 +48,27 @@ class OAuthTokens:
 
     def of(self, credential: StoredCredential, secret: str) -> "HeldToken":
         key = (credential.id, credential.revision)
-        if self._endpoint is None:
-            from quarterdeck.connections.credentials.token_endpoint import TokenEndpoint
+        if self._client is None:
+            from quarterdeck.outbound.http_client import OutboundClient
 
-            self._endpoint = TokenEndpoint(self._settings.token_seconds, self._policy)
+            self._client = OutboundClient(self._policy, self._settings.token_seconds)
         if key not in self._held:
-            self._held[key] = HeldToken(self._endpoint, credential, secret)
+            self._held[key] = HeldToken(self._client, credential, secret)
         self._held.move_to_end(key)
         if len(self._held) > _KEPT_CREDENTIALS:
             self._held.popitem(last=False)
         return self._held[key]
 
     def close(self) -> None:
-        if self._endpoint is not None:
-            self._endpoint.close()
+        if self._client is not None:
+            self._client.close()
 
 
 class HeldToken:
     """The token of one credential."""
 
-    def __init__(self, endpoint: "TokenEndpoint", credential: StoredCredential, secret: str) -> None:
-        self._endpoint = endpoint
+    def __init__(self, client: "OutboundClient", credential: StoredCredential, secret: str) -> None:
+        self._client = client
         self._credential = credential
         self._secret = secret
         self._token: IssuedToken | None = None
@@ -96,11 +97,14 @@ class HeldToken:
         return redaction.redact(text, self._forms.union(*self._token_forms))
 
     async def _fetch(self) -> "IssuedToken":
+        from quarterdeck.connections.credentials.token_endpoint import fetch_token
+
+        credential = self._credential
         try:
-            token = await self._endpoint.fetch(self._credential.workspace_id, self._credential.parameters, self._secret)
+            token = await fetch_token(self._client, credential.workspace_id, credential.parameters, self._secret)
         except AuthorizationError as fault:
             detail = redaction.redact(fault.detail, self._forms)
-            log.warning("no access token", extra=fields(credential_id=self._credential.id, reason=detail))
+            log.warning("no access token", extra=fields(credential_id=credential.id, reason=detail))
             raise
         margin = min(_MARGIN_SECONDS, token.valid_seconds * _MARGIN_SHARE)
         self._token, self._use_until = token, time.monotonic() + token.valid_seconds - margin

@@ -49,7 +49,11 @@ class McpConnection:
     def __init__(
         self, target: McpTarget, settings: McpSettings, result_characters: int, transport: OpenTransport, mode: Mode
     ) -> None:
-        self._target = target
+        self.target = target
+        # Requests that use it at the moment.
+        self.users = 0
+        # Closes it, unless it is used again before.
+        self.idle_timer: asyncio.TimerHandle | None = None
         self._settings = settings
         self._result_characters = result_characters
         self._problem = Problem()
@@ -60,6 +64,15 @@ class McpConnection:
         # The SDK needs the list for calls: arguments that a schema marks with `x-mcp-header` are also sent as headers.
         self._is_listed = False
         self._task = asyncio.create_task(self._run(transport, mode))
+
+    def begin_use(self) -> None:
+        self.users += 1
+        self.stop_timer()
+
+    def stop_timer(self) -> None:
+        if self.idle_timer is not None:
+            self.idle_timer.cancel()
+            self.idle_timer = None
 
     @property
     def is_broken(self) -> bool:
@@ -103,7 +116,7 @@ class McpConnection:
             return await client.list_tools(cursor=cursor)
 
         async with self._failures(self._settings.connect_seconds, ""):
-            tools = await read_tools(fetch, self._target.name, self._settings, self._redact)
+            tools = await read_tools(fetch, self.target.name, self._settings, self._redact)
             self._is_listed = True
             return tools
         raise AssertionError("unreachable")
@@ -161,7 +174,7 @@ class McpConnection:
         return f"The server answered with an error: {self._redacted(fault.message)}"
 
     def _redact(self, text: str) -> str:
-        authorization = self._target.authorization
+        authorization = self.target.authorization
         return text if authorization is None else authorization.redact(text)
 
     def _redacted(self, text: str) -> str:
