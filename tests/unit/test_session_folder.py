@@ -20,8 +20,7 @@ from quarterdeck.core.settings import BlobSettings, SandboxSettings
 from quarterdeck.sandbox.beneath import make_folders, open_file, replace_file, reported
 from quarterdeck.sandbox.checkout import read_contents
 from quarterdeck.sandbox.folders import Folder, Folders
-from quarterdeck.sandbox.manifest import FileChanges, FileKind, Manifest, ManifestFile, StoredFile
-from quarterdeck.sandbox.model import Refusal
+from quarterdeck.sandbox.model import FileChanges, FileKind, Manifest, ManifestFile, Refusal, StoredFile
 from quarterdeck.sandbox.run_folders import clean_path, folder_names, writable_path
 from quarterdeck.sandbox.scan import Changed, Known, OutOfBounds, is_unchanged, modified_at, remove_tree, scan
 from quarterdeck.sandbox.session_folder import SessionFolder

@@ -12,8 +12,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-from quarterdeck.sandbox.manifest import parents
-from quarterdeck.sandbox.model import Refusal
+from quarterdeck.sandbox.model import Refusal, parents
 
 # The same number on all architectures.
 _OPENAT2 = 437

@@ -16,7 +16,7 @@ from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.model import PIECE_BYTES
 from quarterdeck.blobs.service import open_spool
 from quarterdeck.sandbox.beneath import descriptor, make_folders, own
-from quarterdeck.sandbox.manifest import FileKind, ManifestFile, StoredFile, parents_of_all
+from quarterdeck.sandbox.model import FileKind, ManifestFile, StoredFile, parents_of_all
 from quarterdeck.sandbox.scan import (
     EPOCH,
     Changed,

@@ -18,8 +18,7 @@ from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.adapter import SANDBOX_FOLDER, Sandbox
 from quarterdeck.sandbox.beneath import descriptor, reported
 from quarterdeck.sandbox.folders import Folders
-from quarterdeck.sandbox.manifest import parents_of_all
-from quarterdeck.sandbox.model import Refusal
+from quarterdeck.sandbox.model import Refusal, parents_of_all
 from quarterdeck.sandbox.scan import RESERVED
 from quarterdeck.sandbox.session_folder import SessionFolder
 from quarterdeck.skills.model import SkillFile, shown

@@ -15,8 +15,7 @@ from msgspec import Struct
 
 from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.beneath import descriptor
-from quarterdeck.sandbox.manifest import FileKind, InvalidPath, StoredFile, check_path, check_target
-from quarterdeck.sandbox.model import Refusal
+from quarterdeck.sandbox.model import FileKind, InvalidPath, Refusal, StoredFile, check_path, check_target
 from quarterdeck.sandbox.watcher import MAX_DEPTH
 from quarterdeck.skills.model import shown
 

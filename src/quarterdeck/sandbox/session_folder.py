@@ -10,8 +10,7 @@ from quarterdeck.blobs.service import NewBlob
 from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.checkout import CheckoutTarget, FileCopy, batches, checkout, read_contents
 from quarterdeck.sandbox.folders import Folder, Folders
-from quarterdeck.sandbox.manifest import FileChanges, FileKind, Manifest, StoredFile
-from quarterdeck.sandbox.model import Refusal
+from quarterdeck.sandbox.model import FileChanges, FileKind, Manifest, Refusal, StoredFile
 from quarterdeck.sandbox.scan import Found, Known, Scan, Signature, is_unchanged, modified_at, out_of_bounds, scan
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from quarterdeck.connections.mcp.model import CommandsError, McpFailure, McpResult, McpTarget, McpTool, read_commands
-from quarterdeck.core.logging import log
+from quarterdeck.core.logging import fields, log
 from quarterdeck.core.settings import McpSettings
 from quarterdeck.outbound.rules import AddressPolicy
 from quarterdeck.sandbox.adapter import Sandbox
@@ -51,7 +51,14 @@ class McpConnections:
 
     async def list_tools(self, target: McpTarget, owner: UUID) -> list[McpTool]:
         """The tools as the server lists them now, bounded and cleaned. Raises McpFailure."""
-        return await self._request(target, owner, lambda connection: connection.list_tools())
+        try:
+            return await self._request(target, owner, lambda connection: connection.list_tools())
+        except McpFailure:
+            raise
+        except Exception as fault:
+            # Whatever a server sends, a run goes on without its tools.
+            log.warning("listing tools failed", exc_info=fault, extra=fields(server_id=target.server_id))
+            raise McpFailure("The tools of the server cannot be listed.") from fault
 
     async def call(self, target: McpTarget, owner: UUID, tool: str, arguments: dict[str, Any], key: str) -> McpResult:
         """Call the tool by the server's name for it. Raises McpFailure, whose text says if the call may have taken
