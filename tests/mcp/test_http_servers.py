@@ -173,7 +173,7 @@ async def test_tool_lists_are_bounded_and_cleaned() -> None:
         "/large tools/list": large,
         "/strange tools/list": strange,
     }
-    authorization = StaticAuthorization("Authorization", f"Bearer {_SECRET}", _SECRET)
+    authorization = StaticAuthorization({"Authorization": f"Bearer {_SECRET}"}, _SECRET)
     async with hostile.hostile_server(behaviours) as server, connections(PATIENT) as found:
         owner = uuid4()
         assert len(await found.list_tools(http_target(server.url("/many")), owner)) == PATIENT.tools
@@ -196,7 +196,7 @@ async def test_credentials_stay_with_their_origin() -> None:
         error = {"jsonrpc": "2.0", "id": exchange.id, "error": {"code": 1, "message": message}}
         await exchange.respond(200, msgspec.json.encode(error))
 
-    authorization = StaticAuthorization("Authorization", f"Bearer {_SECRET}", _SECRET)
+    authorization = StaticAuthorization({"Authorization": f"Bearer {_SECRET}"}, _SECRET)
     async with hostile.hostile_server({}) as witness:
         behaviours = {
             "/inner": hostile.redirecting("http://169.254.169.254/latest/meta-data"),

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -197,25 +198,18 @@ class Watcher(Struct, frozen=True):
     def reason_at_end(self) -> str | None:
         """For commands that ended between two looks."""
         if self.cgroup is not None and self.cgroup.ran_out_of_memory:
-            return self._memory()
+            return _too_much_memory(self.settings)
         return self._output()
 
     def _look_at_processes(self) -> str | None:
         if self.cgroup is not None:
             if self.cgroup.ran_out_of_memory:
-                return self._memory()
+                return _too_much_memory(self.settings)
             if self.cgroup.ran_out_of_processes:
-                return self._processes()
+                return _too_many_processes(self.settings)
             return self._output() or self._disk()
-        if self.pid is None:
-            return self._output() or self._disk()
-        found = usage(self.pid, self.settings.memory_bytes)
-        if found.memory_bytes > self.settings.memory_bytes:
-            return self._memory()
-        # The rlimit allows no more, so it has been reached.
-        if found.processes >= self.settings.processes + OWN_PROCESSES:
-            return self._processes()
-        return self._output() or self._disk()
+        exceeded = None if self.pid is None else _exceeded(self.pid, self.settings)
+        return exceeded or self._output() or self._disk()
 
     def _look_at_folder(self) -> str | None:
         bounds = FolderBounds(self.settings.all_files_bytes, self.settings.files)
@@ -236,12 +230,6 @@ class Watcher(Struct, frozen=True):
             if size.depth > MAX_DEPTH:
                 return stopped(f"the session had folders more than {MAX_DEPTH} levels deep")
         return None
-
-    def _memory(self) -> str:
-        return stopped(f"it used more than {in_units(self.settings.memory_bytes)} of memory")
-
-    def _processes(self) -> str:
-        return stopped(f"it started more than {self.settings.processes} processes or threads")
 
     def _output(self) -> str | None:
         if os.fstat(self.command.output.fileno()).st_size < self.settings.file_bytes:
@@ -279,7 +267,7 @@ class ServiceWatcher(Struct, frozen=True):
 
     async def _watch(self, kill: Callable[[], None]) -> None:
         try:
-            reason = await _repeat(self._look, None, _SERVICE_PAUSE_SECONDS)
+            reason = await _repeat(partial(_exceeded, self.pid, self.settings), None, _SERVICE_PAUSE_SECONDS)
         except Exception:
             # A service that cannot be watched is not left running.
             log.exception("the watcher of a service failed")
@@ -287,13 +275,23 @@ class ServiceWatcher(Struct, frozen=True):
         self.service.errors.write(f"\n{reason}\n".encode())
         kill()
 
-    def _look(self) -> str | None:
-        found = usage(self.pid, self.settings.memory_bytes)
-        if found.memory_bytes > self.settings.memory_bytes:
-            return stopped(f"it used more than {in_units(self.settings.memory_bytes)} of memory")
-        if found.processes >= self.settings.processes + OWN_PROCESSES:
-            return stopped(f"it started more than {self.settings.processes} processes or threads")
-        return None
+
+def _exceeded(pid: int, settings: SandboxSettings) -> str | None:
+    found = usage(pid, settings.memory_bytes)
+    if found.memory_bytes > settings.memory_bytes:
+        return _too_much_memory(settings)
+    # The rlimit allows no more, so it has been reached.
+    if found.processes >= settings.processes + OWN_PROCESSES:
+        return _too_many_processes(settings)
+    return None
+
+
+def _too_much_memory(settings: SandboxSettings) -> str:
+    return stopped(f"it used more than {in_units(settings.memory_bytes)} of memory")
+
+
+def _too_many_processes(settings: SandboxSettings) -> str:
+    return stopped(f"it started more than {settings.processes} processes or threads")
 
 
 async def outcome_of(end: Coroutine[Any, Any, int], watcher: Watcher, seconds: float) -> CommandOutcome:
