@@ -12,6 +12,7 @@ import stat
 import subprocess
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -20,7 +21,6 @@ from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.adapter import (
     Command,
     CommandOutcome,
-    Descriptors,
     Pipes,
     Service,
     finish,
@@ -277,7 +277,15 @@ class Bubblewrap:
     async def serve(self, service: Service) -> AsyncIterator[Pipes]:
         with user_of(self.users, service.workspace_id) as user_id:
             async with self._cgroup() as cgroup, open_pipes(service) as (pipes, descriptors, close_descriptor):
-                process = self._start_service(service, descriptors, user_id, cgroup is not None)
+                process = self._start(
+                    partial(service_arguments, self._view, service, self._settings),
+                    service.arguments,
+                    descriptors.stderr,
+                    service.errors.last_line,
+                    user_id,
+                    has_cgroup=cgroup is not None,
+                    pipes=descriptors.stdin_and_stdout,
+                )
                 close_descriptor()
                 try:
                     pid = await _release(process, cgroup)
@@ -299,37 +307,21 @@ class Bubblewrap:
 
     async def _run(self, command: Command, cgroup: Cgroup | None) -> CommandOutcome:
         _prepare_mount_points(command)
-        process = self._start_command(command, cgroup is not None)
+        process = self._start(
+            partial(bwrap_arguments, self._view, command, self._settings),
+            command.arguments,
+            command.output.fileno(),
+            partial(last_line, command.output),
+            command.user_id,
+            has_cgroup=cgroup is not None,
+            seconds=command.seconds,
+        )
         try:
             pid = await _release(process, cgroup)
             watcher = Watcher(command, self._settings, pid, cgroup)
             return await outcome_of(process.wait(), watcher, command.seconds)
         finally:
             await process.close()
-
-    def _start_command(self, command: Command, has_cgroup: bool) -> BwrapProcess:
-        return self._start(
-            lambda files, filter_fd: bwrap_arguments(self._view, command, self._settings, files, filter_fd),
-            command.arguments,
-            command.output.fileno(),
-            lambda: last_line(command.output),
-            command.user_id,
-            has_cgroup=has_cgroup,
-            seconds=command.seconds,
-        )
-
-    def _start_service(
-        self, service: Service, descriptors: Descriptors, user_id: int | None, has_cgroup: bool
-    ) -> BwrapProcess:
-        return self._start(
-            lambda files, filter_fd: service_arguments(self._view, service, self._settings, files, filter_fd),
-            service.arguments,
-            descriptors.stderr,
-            service.errors.last_line,
-            user_id,
-            has_cgroup=has_cgroup,
-            pipes=descriptors.stdin_and_stdout,
-        )
 
     def _start(
         self,

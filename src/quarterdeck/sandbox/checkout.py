@@ -56,7 +56,7 @@ def checkout(target: CheckoutTarget, wanted: list[ManifestFile], known: dict[str
     """`known`: all files that are in the folder. Returns those that are in it now. After an exception the folder must
     not be used."""
     by_path = {file.path: file for file in wanted}
-    kept = {path: one for path, one in known.items() if path in by_path and _is_same(one.file, by_path[path])}
+    kept = {path: one for path, one in known.items() if path in by_path and one.file == _stored(by_path[path])}
     for path in sorted(known.keys() - kept.keys(), reverse=True):
         _remove(target.folder, path)
     missing = [file for file in wanted if file.path not in kept]
@@ -75,10 +75,6 @@ def _parts(files: list[ManifestFile]) -> Iterator[list[ManifestFile]]:
     for _, in_folder in groupby(files, lambda file: file.path.rpartition("/")[0]):
         while part := list(islice(in_folder, _PART)):
             yield part
-
-
-def _is_same(one: StoredFile, other: ManifestFile) -> bool:
-    return one == _stored(other)
 
 
 def _remove(folder: int, path: str) -> None:

@@ -150,7 +150,8 @@ class SessionFolder:
                 files[file.path] = _updated(known.get(file.path), file, content.signature)
         if sum(one.file.bytes for one in files.values()) > self._settings.all_files_bytes:
             raise out_of_bounds(f"more than {self._settings.all_files_bytes} bytes in all files together")
-        written = [one.file for path, one in files.items() if not _is_stored(known.get(path), one)]
+        stored = {path: one.file for path, one in known.items()}
+        written = [one.file for path, one in files.items() if stored.get(path) != one.file]
         deleted = [path for path in known if path not in files]
         folder.files = files
         return FileChanges(written, deleted) if written or deleted else None
@@ -184,10 +185,6 @@ def _stored_file(found: Found, content: FileCopy | None = None) -> StoredFile:
         target=found.target,
         modified_at=modified_at(signature),
     )
-
-
-def _is_stored(known: Known | None, one: Known) -> bool:
-    return known is one or (known is not None and known.file == one.file)
 
 
 def _updated(known: Known | None, file: StoredFile, signature: Signature) -> Known:

@@ -76,8 +76,10 @@ _IMAGE_STARTS = {
 # Images that are kept of one result.
 _IMAGES = 10
 _NAME_CHARACTERS = 500
-# A multiple of four.
-_BASE64_PIECE_CHARACTERS = 1024 * 1024
+
+
+class _Unusable(Exception):
+    """Why an image or a tool is left out."""
 
 
 class _Parts:
@@ -112,28 +114,25 @@ class _Parts:
             self.texts.append(f"[The resource {uri} of the type {kind} was left out: it is not text.]")
 
     def _add_image(self, data: str, media_type: str) -> None:
-        reason = None
+        try:
+            self.images.append(self._image(data, media_type))
+        except _Unusable as fault:
+            self.texts.append(f"[An image was left out: {fault}.]")
+
+    def _image(self, data: str, media_type: str) -> McpImage:
         if media_type not in _IMAGE_STARTS:
-            reason = f"its type is {_line(media_type)}"
-        elif len(self.images) >= _IMAGES:
-            reason = f"a result has at most {_IMAGES}"
-        # Base64 is a third longer.
-        elif len(data) * 3 // 4 > self._image_bytes + 3:
-            reason = f"it is larger than {self._image_bytes} bytes"
-        if reason is None:
-            try:
-                decoded = _decoded(data)
-            except ValueError:
-                reason = "it is not valid base64"
-            else:
-                if len(decoded) > self._image_bytes:
-                    reason = f"it is larger than {self._image_bytes} bytes"
-                elif _IMAGE_STARTS[media_type].match(decoded) is None:
-                    reason = f"its content is not {media_type}"
-                else:
-                    self.images.append(McpImage(decoded, media_type))
-                    return
-        self.texts.append(f"[An image was left out: {reason}.]")
+            raise _Unusable(f"its type is {_line(media_type)}")
+        if len(self.images) >= _IMAGES:
+            raise _Unusable(f"a result has at most {_IMAGES}")
+        if len(data) * 3 // 4 - data[-2:].count("=") > self._image_bytes:
+            raise _Unusable(f"it is larger than {self._image_bytes} bytes")
+        try:
+            decoded = b64decode(data, validate=True)
+        except ValueError:
+            raise _Unusable("it is not valid base64") from None
+        if _IMAGE_STARTS[media_type].match(decoded) is None:
+            raise _Unusable(f"its content is not {media_type}")
+        return McpImage(decoded, media_type)
 
     def add_structured(self, content: Any) -> None:
         """Servers should repeat it as text. What they repeated is not given to the model twice."""
@@ -156,14 +155,6 @@ def to_result(
     if len(text) > text_characters:
         start += f"\n[Cut here: the server sent {len(text)} characters.]"
     return McpResult(text=start, images=tuple(parts.images), is_error=found.is_error)
-
-
-def _decoded(data: str) -> bytes:
-    """Raises ValueError, of which binascii.Error is a kind."""
-    pieces = [data[start : start + _BASE64_PIECE_CHARACTERS] for start in range(0, len(data), _BASE64_PIECE_CHARACTERS)]
-    if any("=" in piece for piece in pieces[:-1]):
-        raise ValueError("data after the padding")
-    return b"".join(b64decode(piece, validate=True) for piece in pieces)
 
 
 def _is_same(text: str, content: Any) -> bool:
@@ -194,10 +185,6 @@ _PAGES = 50
 _NAMED = 10
 
 FetchPage = Callable[[str | None], Awaitable[types.ListToolsResult]]
-
-
-class _Unusable(Exception):
-    """Why a tool is not offered."""
 
 
 async def read_tools(
