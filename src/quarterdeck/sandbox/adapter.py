@@ -100,8 +100,8 @@ class Command(Struct, frozen=True, kw_only=True):
     folder: Path
     # The owner of the folder, as which the command runs. None: the user of the worker.
     user_id: int | None
-    # Read-only folders below it: `skills/pdf` → a folder of the host.
-    read_only: Mapping[str, Path]
+    # Read-only folders of the host below RESERVED, by their names there.
+    skills: Mapping[str, Path]
     # Receives stdout and stderr. A file, not a pipe, so that the worker does no work for a flood of output.
     output: IO[bytes]
     seconds: float
@@ -254,7 +254,7 @@ async def _try_in(sandbox: Sandbox, folder: Path, name: str) -> None:
     with tempfile.TemporaryFile() as output:
         arguments = ["/bin/bash", "-c", _SCRIPT]
         outcome = await sandbox.run(
-            Command(arguments=arguments, folder=folder, user_id=user_id, read_only={}, output=output, seconds=_SECONDS)
+            Command(arguments=arguments, folder=folder, user_id=user_id, skills={}, output=output, seconds=_SECONDS)
         )
     if outcome.stopped is not None:
         raise SandboxUnavailable(f"{name} does not work: {outcome.stopped}")

@@ -30,16 +30,10 @@ from quarterdeck.sandbox.adapter import (
     readable,
     try_sandbox,
 )
-from quarterdeck.sandbox.bwrap_arguments import (
-    MADE_UP_FILES,
-    RESERVED,
-    bwrap_arguments,
-    look_at_host,
-    service_arguments,
-)
+from quarterdeck.sandbox.bwrap_arguments import MADE_UP_FILES, bwrap_arguments, look_at_host, service_arguments
 from quarterdeck.sandbox.cgroups import Cgroup, Parents, create_cgroup, find_parents, limited
 from quarterdeck.sandbox.host_users import host_users, user_of
-from quarterdeck.sandbox.model import SandboxUnavailable
+from quarterdeck.sandbox.model import RESERVED, SandboxUnavailable
 from quarterdeck.sandbox.syscall_filter import syscall_filter
 from quarterdeck.sandbox.watcher import ServiceWatcher, Watcher, outcome_of
 
@@ -306,7 +300,7 @@ class Bubblewrap:
             await finish(asyncio.to_thread(cgroup.remove))
 
     async def _run(self, command: Command, cgroup: Cgroup | None) -> CommandOutcome:
-        _prepare_mount_points(command)
+        _prepare_mount_point(command.folder / RESERVED)
         process = self._start(
             partial(bwrap_arguments, self._view, command, self._settings),
             command.arguments,
@@ -399,10 +393,8 @@ async def _release(process: BwrapProcess, cgroup: Cgroup | None) -> int:
     return pid
 
 
-def _prepare_mount_points(command: Command) -> None:
+def _prepare_mount_point(path: Path) -> None:
     """bwrap follows links to mount points, and no file of a former command shall stand there."""
-    for name in {RESERVED, *(path.split("/")[0] for path in command.read_only)}:
-        path = command.folder / name
-        if path.is_symlink() or (path.exists() and not path.is_dir()):
-            path.unlink()
-        path.mkdir(exist_ok=True)
+    if path.is_symlink() or (path.exists() and not path.is_dir()):
+        path.unlink()
+    path.mkdir(exist_ok=True)

@@ -10,6 +10,9 @@ from msgspec import Struct
 
 from quarterdeck.core.pages import MAX_PATH_BYTES
 
+# The folder with the skills of the session, which are not session files.
+RESERVED = "skills"
+
 
 # Unknown fields are errors: a misspelled setting would be none.
 class SandboxOptions(Struct, frozen=True, forbid_unknown_fields=True):

@@ -19,8 +19,7 @@ from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.adapter import SANDBOX_FOLDER, Sandbox
 from quarterdeck.sandbox.beneath import descriptor, reported
 from quarterdeck.sandbox.folders import Folders
-from quarterdeck.sandbox.model import Refusal, parents_of_all
-from quarterdeck.sandbox.scan import RESERVED
+from quarterdeck.sandbox.model import RESERVED, Refusal, parents_of_all
 from quarterdeck.sandbox.session_folder import SessionFolder
 from quarterdeck.skills.model import SkillFile, shown
 from quarterdeck.skills.session_skills import RunSkill, SkillReader
@@ -140,7 +139,7 @@ class MountedSkills:
         found: dict[str, Path] = {}
         for name in self.names:
             try:
-                found[f"{RESERVED}/{name}"] = await self.folder(name)
+                found[name] = await self.folder(name)
             except Refusal:
                 continue
         return found

@@ -15,12 +15,10 @@ from msgspec import Struct
 
 from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.beneath import descriptor
-from quarterdeck.sandbox.model import FileKind, InvalidPath, Refusal, StoredFile, check_path, check_target
+from quarterdeck.sandbox.model import RESERVED, FileKind, InvalidPath, Refusal, StoredFile, check_path, check_target
 from quarterdeck.sandbox.watcher import MAX_DEPTH
 from quarterdeck.skills.model import shown
 
-# The folder with the skills of the session, which are not session files.
-RESERVED = "skills"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_SECONDS = 253_402_300_799
 # The kernel's clock for files has a tick of up to 10 ms: two changes within one have the same time.
