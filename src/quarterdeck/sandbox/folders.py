@@ -53,8 +53,10 @@ class Folder:
     def owner_id(self) -> int:
         return os.geteuid() if self.owner is None else self.owner
 
-    def is_discarded(self) -> bool:
-        return self._discarded.is_set()
+    def check_kept(self) -> None:
+        """For threads that work in it."""
+        if self._discarded.is_set():
+            raise InterruptedError
 
     def discard(self) -> None:
         self._discarded.set()
@@ -164,8 +166,7 @@ class Folders:
 
         def locked() -> T:
             with folder.lock:
-                if folder.is_discarded():
-                    raise InterruptedError
+                folder.check_kept()
                 return work()
 
         return await self.in_thread(locked)

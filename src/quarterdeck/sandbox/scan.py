@@ -81,14 +81,13 @@ def is_unchanged(known: Known | None, found: Found, began_ns: int) -> bool:
     return known is not None and known.signature == found.signature and known.signature.changed_ns + _TICK_NS < began_ns
 
 
-def scan(folder: int, settings: SandboxSettings, owner: int, stopped: Callable[[], bool]) -> Scan:
+def scan(folder: int, settings: SandboxSettings, owner: int, check_kept: Callable[[], None] = lambda: None) -> Scan:
     """Raises OutOfBounds as soon as the folder has more than a session may have. `owner`: the only user whose files are
-    stored."""
+    stored. `check_kept` may raise an exception that ends the scan."""
     make_writable(folder)
     walk = _FolderScan(folder, settings, owner)
     while walk.folders:
-        if stopped():
-            raise InterruptedError
+        check_kept()
         walk.visit(walk.folders.pop())
     return walk.result
 
