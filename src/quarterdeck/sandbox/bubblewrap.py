@@ -270,17 +270,17 @@ class Bubblewrap:
     @asynccontextmanager
     async def serve(self, service: Service) -> AsyncIterator[Pipes]:
         with user_of(self.users, service.workspace_id) as user_id:
-            async with self._cgroup() as cgroup, open_pipes(service) as (pipes, descriptors, close_descriptor):
+            async with self._cgroup() as cgroup, open_pipes(service) as (pipes, theirs, stderr):
                 process = self._start(
                     partial(service_arguments, self._view, service, self._settings),
                     service.arguments,
-                    descriptors.stderr,
+                    stderr,
                     service.errors.last_line,
                     user_id,
                     has_cgroup=cgroup is not None,
-                    pipes=descriptors.stdin_and_stdout,
+                    pipes=theirs.fileno(),
                 )
-                close_descriptor()
+                theirs.close()
                 try:
                     pid = await _release(process, cgroup)
                     async with ServiceWatcher(service, self._settings, pid, cgroup).watching(process.kill):

@@ -74,14 +74,11 @@ class Container:
         name = _new_name()
         with user_of(self.users, service.workspace_id) as user_id:
             arguments = serve_arguments(self._settings, service, self._private, name, user_id)
-            async with open_pipes(service) as (pipes, descriptors, close_descriptor):
+            async with open_pipes(service) as (pipes, theirs, stderr):
                 process = await self._engine(
-                    *arguments,
-                    output=descriptors.stderr,
-                    pipes=descriptors.stdin_and_stdout,
-                    environment=service.environment,
+                    *arguments, output=stderr, pipes=theirs.fileno(), environment=service.environment
                 )
-                close_descriptor()
+                theirs.close()
                 try:
                     yield pipes
                 finally:

@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import astuple
 from psycopg.types.json import Jsonb
 
-from quarterdeck.connections.mcp.model import McpTool, definition, definition_sha256
+from quarterdeck.connections.mcp.model import McpTool, definition_sha256
 from quarterdeck.connections.servers.model import McpServerBody, NewMcpServer
 from quarterdeck.db.database import Connection
 from quarterdeck.db.records import Records, fetch_bool, fetch_column, fetch_int
@@ -114,6 +114,6 @@ async def forget_tools(connection: Connection, workspace_id: UUID, server_id: UU
 async def add_tools(connection: Connection, workspace_id: UUID, server_id: UUID, added: list[McpTool]) -> None:
     """A tool that is known keeps its definition."""
     names = [tool.name for tool in added]
-    definitions = [Jsonb(definition(tool)) for tool in added]
+    definitions = [Jsonb(msgspec.to_builtins(tool)) for tool in added]
     sha256s = [definition_sha256(tool) for tool in added]
     await connection.execute(_ADD_TOOLS, (names, definitions, sha256s, workspace_id, server_id))
