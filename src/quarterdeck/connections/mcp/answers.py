@@ -8,11 +8,12 @@ process meanwhile. Results are read in a thread: every single step is short.
 import asyncio
 import re
 from base64 import b64decode
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import mcp_types as types
 import msgspec
+from mcp.client import Client
 
 from quarterdeck.connections.credentials.redaction import MAX_FORM_CHARACTERS
 from quarterdeck.connections.mcp.guarded_streams import decodes_quickly
@@ -184,11 +185,9 @@ _PAGES = 50
 # In one line of the log.
 _NAMED = 10
 
-FetchPage = Callable[[str | None], Awaitable[types.ListToolsResult]]
-
 
 async def read_tools(
-    fetch: FetchPage, server_name: str, settings: McpSettings, redact: Callable[[str], str]
+    client: Client, server_name: str, settings: McpSettings, redact: Callable[[str], str]
 ) -> list[McpTool]:
     """`redact` removes secrets from text."""
     found: dict[str, McpTool] = {}
@@ -198,7 +197,7 @@ async def read_tools(
     remaining_bytes = settings.tools_bytes
     cursor: str | None = None
     for _ in range(_PAGES):
-        page = await fetch(cursor)
+        page = await client.list_tools(cursor=cursor)
         for listed in page.tools[:remaining_tools]:
             # Other tasks go on: cleaning takes milliseconds for each tool.
             await asyncio.sleep(0)
