@@ -208,8 +208,15 @@ class BwrapProcess:
 
 
 def _start_guard() -> subprocess.Popen[bytes]:
-    nothing = subprocess.DEVNULL
-    return subprocess.Popen(_GUARD, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing, cwd="/", process_group=0)
+    return subprocess.Popen(
+        _GUARD,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env={},
+        process_group=0,
+    )
 
 
 def _end_guard(guard: subprocess.Popen[bytes]) -> None:
