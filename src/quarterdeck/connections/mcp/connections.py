@@ -1,7 +1,6 @@
 """Open connections to MCP servers. A connection belongs to one session and is kept warm between its runs."""
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -17,7 +16,7 @@ from quarterdeck.sandbox.adapter import Sandbox
 
 if TYPE_CHECKING:
     from quarterdeck.connections.mcp.connection import McpConnection
-    from quarterdeck.outbound.http_client import OutboundClient, Resolve
+    from quarterdeck.outbound.http_client import OutboundClient
 
 _Key = tuple[UUID, UUID]
 _Answer = TypeVar("_Answer")
@@ -32,19 +31,16 @@ class McpConnections:
         sandbox: Sandbox | None,
         *,
         result_characters: int = 64 * 1024,
-        resolve: "Resolve | None" = None,
-        tls: ssl.SSLContext | None = None,
+        outbound: "OutboundClient | None" = None,
     ) -> None:
-        """`resolve` and `tls` are for tests."""
+        """`outbound`: None unless a test has its own."""
         self._settings = settings
         self._sandbox = sandbox
         self._result_characters = result_characters
-        self._resolve = resolve
-        self._tls = tls
         # In the order of their last use.
         self._open: dict[_Key, McpConnection] = {}
         # Created on first use.
-        self._outbound: OutboundClient | None = None
+        self._outbound = outbound
         self._is_closed = False
         # Being closed. asyncio keeps no reference to tasks.
         self._closing: set[asyncio.Task[None]] = set()
@@ -147,8 +143,7 @@ class McpConnections:
 
         if self._outbound is None:
             policy = AddressPolicy(exceptions=self._settings.allowed_addresses)
-            seconds = self._settings.connect_seconds
-            self._outbound = OutboundClient(policy, seconds, resolve=self._resolve, tls=self._tls)
+            self._outbound = OutboundClient(policy, self._settings.connect_seconds)
         return self._outbound
 
     def _make_room(self, workspace_id: UUID) -> None:
