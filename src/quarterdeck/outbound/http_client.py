@@ -80,7 +80,8 @@ class OutboundClient:
         ServiceError about `field` if the settings no longer allow the URL."""
         target = read_url(url, self.policy, field=field)
         address = httpcore2.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
-        sent: dict[bytes | str, bytes | str] = {"Host": target.authority, "Connection": "close", **headers}
+        sent: list[tuple[bytes | str, bytes | str]] = [("Host", target.authority), ("Connection", "close")]
+        sent += headers.items()
         try:
             async with (
                 asyncio.timeout(self._seconds),
