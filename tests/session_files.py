@@ -16,7 +16,7 @@ from quarterdeck.blobs.service import NewBlob
 from quarterdeck.core.settings import BlobSettings, DatabaseSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.events.log import lock_session
-from quarterdeck.sandbox.model import FileChanges, FileKind, Manifest, StoredFile
+from quarterdeck.sandbox.manifest import FileChanges, FileKind, Manifest, StoredFile
 from quarterdeck.session_files import records
 from tests.world import World, app_url
 

@@ -14,7 +14,7 @@ from quarterdeck.events.log import lock_session
 from quarterdeck.models.model import ToolResult
 from quarterdeck.runs import calls
 from quarterdeck.runs.lifecycle import Lease, Superseded
-from quarterdeck.sandbox.model import FileChanges, FileKind, InvalidPath, PathConflict
+from quarterdeck.sandbox.manifest import FileChanges, FileKind, InvalidPath, PathConflict
 from quarterdeck.session_files import records
 from quarterdeck.sessions.service import purge_deleted_sessions
 from quarterdeck.worker import journal

@@ -25,7 +25,8 @@ from quarterdeck.runs.action_model import ActionKind, NewAction
 from quarterdeck.runs.lifecycle import Lease
 from quarterdeck.runs.recovery import recover
 from quarterdeck.sandbox.folders import Folders
-from quarterdeck.sandbox.model import FileChanges, FileKind, Refusal, StoredFile
+from quarterdeck.sandbox.manifest import FileChanges, FileKind, StoredFile
+from quarterdeck.sandbox.model import Refusal
 from quarterdeck.sandbox.session_folder import SessionFolder
 from quarterdeck.session_files import records
 from quarterdeck.tools.model import ToolSpec

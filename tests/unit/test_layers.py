@@ -79,8 +79,8 @@ def top(name: str) -> str:
 
 def role(name: str) -> str:
     """The last word of the file name without `.py`: `action_store` is a store. `blob_store` holds files, not SQL. The
-    configuration of agents is a model that several packages share."""
-    if name == "agents.configuration":
+    configuration of agents and the manifest of a session's files are models that several packages share."""
+    if name in ("agents.configuration", "sandbox.manifest"):
         return "model"
     last = name.rpartition(".")[2]
     word = last.rpartition("_")[2]

@@ -18,11 +18,13 @@ from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
 from quarterdeck.blobs.service import NewBlob
 from quarterdeck.core.settings import BlobSettings, SandboxSettings
 from quarterdeck.sandbox.beneath import make_folders, open_file, replace_file, reported
+from quarterdeck.sandbox.checkout import read_contents
 from quarterdeck.sandbox.folders import Folder, Folders
-from quarterdeck.sandbox.model import FileChanges, FileKind, Manifest, ManifestFile, Refusal, StoredFile
+from quarterdeck.sandbox.manifest import FileChanges, FileKind, Manifest, ManifestFile, StoredFile
+from quarterdeck.sandbox.model import Refusal
 from quarterdeck.sandbox.run_folders import clean_path, folder_names, writable_path
 from quarterdeck.sandbox.scan import Changed, Known, OutOfBounds, is_unchanged, modified_at, remove_tree, scan
-from quarterdeck.sandbox.session_folder import SessionFolder, read_contents
+from quarterdeck.sandbox.session_folder import SessionFolder
 from tests.fuzzing import cases
 
 SECRET = b"outside of the folder\n"
@@ -100,7 +102,7 @@ DEFAULTS = SandboxSettings()
 
 
 def _scan(opened: int, settings: SandboxSettings = DEFAULTS) -> dict[str, FileKind]:
-    return {path: found.kind for path, found in scan(opened, settings, os.geteuid()).found.items()}
+    return {path: found.kind for path, found in scan(opened, settings, os.geteuid(), lambda: False).found.items()}
 
 
 def test_what_is_not_stored_is_removed(inside: Path, opened: int) -> None:
@@ -125,7 +127,7 @@ def test_what_is_not_stored_is_removed(inside: Path, opened: int) -> None:
         "empty/below": FileKind.FOLDER,
     }
     assert _scan(opened) == kinds
-    assert scan(opened, DEFAULTS, os.geteuid()).removed == []
+    assert scan(opened, DEFAULTS, os.geteuid(), lambda: False).removed == []
     assert sorted(os.listdir(inside)) == ["empty", "file", "link", "second"]
 
 
@@ -178,7 +180,6 @@ def test_a_file_that_is_swapped_for_a_link_is_never_read(inside: Path, opened: i
     (inside / "d").mkdir()
     (inside / "d/secret").write_bytes(b"inside")
     (tmp_path / "spool").mkdir()
-    folder = Folder(uuid4(), uuid4(), inside, None)
     swapped, target = (inside / "d/secret", tmp_path / "secret") if at == "file" else (inside / "d", tmp_path)
     aside = inside / "aside"
     swapped.rename(aside)
@@ -206,9 +207,11 @@ def test_a_file_that_is_swapped_for_a_link_is_never_read(inside: Path, opened: i
     while thread.is_alive():
         try:
             found = [
-                one for one in scan(opened, SandboxSettings(), os.geteuid()).found.values() if one.kind is FileKind.FILE
+                one
+                for one in scan(opened, SandboxSettings(), os.geteuid(), lambda: False).found.values()
+                if one.kind is FileKind.FILE
             ]
-            for content in read_contents(folder, found, 1000, tmp_path / "spool"):
+            for content in read_contents(opened, found, 1000, tmp_path / "spool", lambda: False):
                 with content.spool as spool:
                     spool.seek(0)
                     assert spool.read() == b"inside"
@@ -345,7 +348,7 @@ async def test_folders_that_their_owner_may_not_change(tmp_path: Path) -> None:
 def test_a_file_that_was_just_written_is_read_again(inside: Path, opened: int) -> None:
     """Kernels before 6.13 give two changes within a tick the same time."""
     (inside / "f").write_text("x")
-    [found] = scan(opened, DEFAULTS, os.geteuid()).found.values()
+    [found] = scan(opened, DEFAULTS, os.geteuid(), lambda: False).found.values()
     file = StoredFile(
         path="f",
         kind=FileKind.FILE,

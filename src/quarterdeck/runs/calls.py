@@ -19,7 +19,7 @@ from quarterdeck.events.notifications import announce_events
 from quarterdeck.runs import action_store, lifecycle_store
 from quarterdeck.runs.action_model import CallAction, RememberedTool
 from quarterdeck.runs.lifecycle import Lease, Superseded
-from quarterdeck.sandbox.model import FileChanges
+from quarterdeck.sandbox.manifest import FileChanges
 from quarterdeck.session_files import records as session_files
 
 

@@ -12,7 +12,8 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-from quarterdeck.sandbox.model import Refusal, parents
+from quarterdeck.sandbox.manifest import parents
+from quarterdeck.sandbox.model import Refusal
 
 # The same number on all architectures.
 _OPENAT2 = 437

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.adapter import SANDBOX_FOLDER, Command, Service
-from quarterdeck.sandbox.model import RESERVED
+from quarterdeck.sandbox.scan import RESERVED
 
 # Inside. The user of the host is another one.
 _USER = "1000"

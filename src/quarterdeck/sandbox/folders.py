@@ -53,10 +53,8 @@ class Folder:
     def owner_id(self) -> int:
         return os.geteuid() if self.owner is None else self.owner
 
-    def check_kept(self) -> None:
-        """For threads that work in it."""
-        if self._discarded.is_set():
-            raise InterruptedError
+    def is_discarded(self) -> bool:
+        return self._discarded.is_set()
 
     def discard(self) -> None:
         self._discarded.set()
@@ -166,7 +164,8 @@ class Folders:
 
         def locked() -> T:
             with folder.lock:
-                folder.check_kept()
+                if folder.is_discarded():
+                    raise InterruptedError
                 return work()
 
         return await self.in_thread(locked)

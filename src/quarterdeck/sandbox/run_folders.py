@@ -6,7 +6,6 @@ import re
 import secrets
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,7 +18,9 @@ from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.adapter import SANDBOX_FOLDER, Sandbox
 from quarterdeck.sandbox.beneath import descriptor, reported
 from quarterdeck.sandbox.folders import Folders
-from quarterdeck.sandbox.model import RESERVED, Refusal, parents_of_all
+from quarterdeck.sandbox.manifest import parents_of_all
+from quarterdeck.sandbox.model import Refusal
+from quarterdeck.sandbox.scan import RESERVED
 from quarterdeck.sandbox.session_folder import SessionFolder
 from quarterdeck.skills.model import SkillFile, shown
 from quarterdeck.skills.session_skills import RunSkill, SkillReader
@@ -83,17 +84,21 @@ class SkillFolders:
         target = self._folders.skills / f"{skill.archive.sha256}-{secrets.token_hex(4)}"
         try:
             await asyncio.to_thread(_make_files, target, files)
-            await self._reader.unpack(skill, files, {file.path: partial(_append, target / file.path) for file in files})
+            await self._reader.unpack(skill, files, {file.path: _Writer(target / file.path).write for file in files})
         except BaseException:
             self._folders.remove_later(target)
             raise
         return target
 
 
-def _append(path: Path, piece: bytes) -> None:
-    # Opened each time: a bundle has up to ten thousand files.
-    with path.open("ab") as file:
-        file.write(piece)
+class _Writer:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def write(self, piece: bytes) -> None:
+        # Opened each time: a bundle has up to ten thousand files.
+        with self._path.open("ab") as file:
+            file.write(piece)
 
 
 def _make_files(target: Path, files: list[SkillFile]) -> None:

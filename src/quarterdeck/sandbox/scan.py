@@ -15,10 +15,13 @@ from msgspec import Struct
 
 from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.beneath import descriptor
-from quarterdeck.sandbox.model import RESERVED, FileKind, InvalidPath, Refusal, StoredFile, check_path, check_target
+from quarterdeck.sandbox.manifest import FileKind, InvalidPath, StoredFile, check_path, check_target
+from quarterdeck.sandbox.model import Refusal
 from quarterdeck.sandbox.watcher import MAX_DEPTH
 from quarterdeck.skills.model import shown
 
+# The folder with the skills of the session, which are not session files.
+RESERVED = "skills"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_SECONDS = 253_402_300_799
 # The kernel's clock for files has a tick of up to 10 ms: two changes within one have the same time.
@@ -81,13 +84,14 @@ def is_unchanged(known: Known | None, found: Found, began_ns: int) -> bool:
     return known is not None and known.signature == found.signature and known.signature.changed_ns + _TICK_NS < began_ns
 
 
-def scan(folder: int, settings: SandboxSettings, owner: int, check_kept: Callable[[], None] = lambda: None) -> Scan:
+def scan(folder: int, settings: SandboxSettings, owner: int, stopped: Callable[[], bool]) -> Scan:
     """Raises OutOfBounds as soon as the folder has more than a session may have. `owner`: the only user whose files are
-    stored. `check_kept` may raise an exception that ends the scan."""
+    stored."""
     make_writable(folder)
     walk = _FolderScan(folder, settings, owner)
     while walk.folders:
-        check_kept()
+        if stopped():
+            raise InterruptedError
         walk.visit(walk.folders.pop())
     return walk.result
 

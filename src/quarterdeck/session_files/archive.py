@@ -10,7 +10,7 @@ from contextlib import aclosing
 from quarterdeck.blobs import service as blobs
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.model import Blob
-from quarterdeck.sandbox.model import FileKind, Manifest, ManifestFile
+from quarterdeck.sandbox.manifest import FileKind, Manifest, ManifestFile
 
 # What is compressed at a time.
 _PIECE_BYTES = 256 * 1024

@@ -6,7 +6,7 @@ from msgspec import Meta, Struct
 
 from quarterdeck.core.example_ids import MORNING
 from quarterdeck.core.text_types import Moment
-from quarterdeck.sandbox.model import FileKind
+from quarterdeck.sandbox.manifest import FileKind
 
 
 class SessionFileBody(Struct, frozen=True, kw_only=True):

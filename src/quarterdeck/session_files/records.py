@@ -4,8 +4,8 @@ forked or deleted. Each function is a part of its caller's transaction."""
 from uuid import UUID
 
 from quarterdeck.db.database import Connection
-from quarterdeck.sandbox import model
-from quarterdeck.sandbox.model import FileChanges, FileKind, PathConflict, StoredFile
+from quarterdeck.sandbox import manifest
+from quarterdeck.sandbox.manifest import FileChanges, FileKind, PathConflict, StoredFile
 from quarterdeck.session_files import store
 
 
@@ -16,7 +16,7 @@ async def apply_changes(connection: Connection, session_id: UUID, changes: FileC
 
     A file that becomes a folder is deleted first. The row of an empty folder goes when a file is added to it, also if
     the changes do not say so."""
-    model.check_changes(changes)
+    manifest.check_changes(changes)
     if not changes.written and not changes.deleted:
         found = await store.revision(connection, session_id)
     else:
@@ -34,7 +34,7 @@ async def _check_folders(connection: Connection, session_id: UUID, written: list
     """A folder has a row only while it is empty; nothing else is at the path of a folder."""
     kinds = {file.path: file.kind for file in written}
     filled = await store.folders(connection, session_id, list(kinds))
-    deleted = await store.delete(connection, session_id, [*filled, *model.parents_of_all(kinds)])
+    deleted = await store.delete(connection, session_id, [*filled, *manifest.parents_of_all(kinds)])
     if deleted - {FileKind.FOLDER}:
         raise PathConflict("A file would have the path of a folder.")
 

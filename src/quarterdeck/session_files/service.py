@@ -15,7 +15,7 @@ from quarterdeck.core.operation import Query, operation
 from quarterdeck.core.pages import PathPageRequest
 from quarterdeck.core.queries import PathPrefix
 from quarterdeck.db.database import Connection
-from quarterdeck.sandbox.model import FileKind, Manifest, ManifestFile
+from quarterdeck.sandbox.manifest import FileKind, Manifest, ManifestFile
 from quarterdeck.session_files import store
 from quarterdeck.session_files.model import SessionFilePage
 

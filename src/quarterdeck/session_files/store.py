@@ -7,7 +7,7 @@ import msgspec
 
 from quarterdeck.db.database import Connection
 from quarterdeck.db.records import fetch_column, fetch_record, fetch_records, fetch_value
-from quarterdeck.sandbox.model import FileKind, Manifest, ManifestFile, StoredFile
+from quarterdeck.sandbox.manifest import FileKind, Manifest, ManifestFile, StoredFile
 from quarterdeck.session_files.model import SessionFileBody
 
 # Files of one statement: a tenth of a second of work, so that a busy server does not exceed the statement timeout.

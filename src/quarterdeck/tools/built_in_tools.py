@@ -6,8 +6,8 @@ from typing import Any
 
 from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.adapter import SANDBOX_FOLDER
-from quarterdeck.sandbox.model import RESERVED
 from quarterdeck.sandbox.run_folders import RunSandbox
+from quarterdeck.sandbox.scan import RESERVED
 from quarterdeck.tools.bash import BASH, OUTPUT_FOLDER, bash
 from quarterdeck.tools.files import (
     EDIT_FILE,

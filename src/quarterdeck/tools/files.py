@@ -20,8 +20,9 @@ from quarterdeck.sandbox.beneath import (
     reported,
 )
 from quarterdeck.sandbox.folders import Folder
-from quarterdeck.sandbox.model import RESERVED, Refusal
+from quarterdeck.sandbox.model import Refusal
 from quarterdeck.sandbox.run_folders import RunSandbox, clean_path, writable_path
+from quarterdeck.sandbox.scan import RESERVED
 from quarterdeck.skills.diff import unified_diff
 from quarterdeck.skills.model import shown
 from quarterdeck.tools import search_process

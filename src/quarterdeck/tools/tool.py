@@ -10,7 +10,8 @@ from typing import Any
 from msgspec import Struct
 
 from quarterdeck.core.logging import log
-from quarterdeck.sandbox.model import FileChanges, Refusal, SandboxUnavailable
+from quarterdeck.sandbox.manifest import FileChanges
+from quarterdeck.sandbox.model import Refusal, SandboxUnavailable
 from quarterdeck.sandbox.run_folders import RunSandbox
 from quarterdeck.tools.model import ToolRule, ToolSpec
 

@@ -31,8 +31,8 @@ from quarterdeck.models.registry import ModelRegistry
 from quarterdeck.models.retry import step_with_retries
 from quarterdeck.runs import calls
 from quarterdeck.runs.lifecycle import Lease
-from quarterdeck.sandbox.model import RESERVED
 from quarterdeck.sandbox.run_folders import RunSandbox, folder_names
+from quarterdeck.sandbox.scan import RESERVED
 from quarterdeck.sandbox.session_folder import SessionFolder
 from quarterdeck.skills.session_skills import RunSkill, SkillReader
 from quarterdeck.tools.built_in_tools import (

@@ -18,7 +18,7 @@ from quarterdeck.models.model import ResultImage
 from quarterdeck.runs.lifecycle import Lease, Superseded
 from quarterdeck.sandbox.adapter import Sandbox
 from quarterdeck.sandbox.folders import open_folders
-from quarterdeck.sandbox.model import Manifest
+from quarterdeck.sandbox.manifest import Manifest
 from quarterdeck.sandbox.run_folders import MountedSkills, RunSandbox, SkillFolders
 from quarterdeck.sandbox.session_folder import SessionFolder
 from quarterdeck.session_files import records

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from quarterdeck.models.model import MALFORMED_ARGUMENTS, ToolCall
 from quarterdeck.runs.action_model import ActionKind, ActionState, CallAction, Decision, NewAction
-from quarterdeck.sandbox.model import FileChanges
+from quarterdeck.sandbox.manifest import FileChanges
 from quarterdeck.skills.model import shown
 from quarterdeck.tools.model import ToolRule
 from quarterdeck.tools.tool import NewImage, Tool

@@ -19,7 +19,8 @@ from quarterdeck.runs import calls as call_log
 from quarterdeck.runs.action_model import NewAction, RememberedTool
 from quarterdeck.runs.calls import CallStates
 from quarterdeck.runs.lifecycle import Lease, Superseded
-from quarterdeck.sandbox.model import FileChanges, PathConflict, Refusal
+from quarterdeck.sandbox.manifest import FileChanges, PathConflict
+from quarterdeck.sandbox.model import Refusal
 from quarterdeck.sandbox.session_folder import SessionFolder
 from quarterdeck.sessions import service as sessions
 from quarterdeck.tools.model import ToolRule
