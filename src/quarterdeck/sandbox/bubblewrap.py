@@ -192,8 +192,7 @@ class BwrapProcess:
         if self._init is None:
             os.killpg(group, signal.SIGKILL)
         else:
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._init, signal.SIGKILL)
+            self.kill()
             await readable(self._init)
         await readable(self._outer)
         self._process.wait()
@@ -272,8 +271,23 @@ class Bubblewrap:
         await try_sandbox(self, "bubblewrap")
 
     async def run(self, command: Command) -> CommandOutcome:
+        _prepare_mount_point(command.folder / RESERVED)
         async with self._cgroup() as cgroup:
-            return await self._run(command, cgroup)
+            process = self._start(
+                partial(bwrap_arguments, self._view, command, self._settings),
+                command.arguments,
+                command.output.fileno(),
+                partial(last_line, command.output),
+                command.user_id,
+                has_cgroup=cgroup is not None,
+                seconds=command.seconds,
+            )
+            try:
+                pid = await _release(process, cgroup)
+                watcher = Watcher(command, self._settings, pid, cgroup)
+                return await outcome_of(process.wait(), watcher, command.seconds)
+            finally:
+                await process.close()
 
     @asynccontextmanager
     async def serve(self, service: Service) -> AsyncIterator[Pipes]:
@@ -306,24 +320,6 @@ class Bubblewrap:
             yield cgroup
         finally:
             await finish(asyncio.to_thread(cgroup.remove))
-
-    async def _run(self, command: Command, cgroup: Cgroup | None) -> CommandOutcome:
-        _prepare_mount_point(command.folder / RESERVED)
-        process = self._start(
-            partial(bwrap_arguments, self._view, command, self._settings),
-            command.arguments,
-            command.output.fileno(),
-            partial(last_line, command.output),
-            command.user_id,
-            has_cgroup=cgroup is not None,
-            seconds=command.seconds,
-        )
-        try:
-            pid = await _release(process, cgroup)
-            watcher = Watcher(command, self._settings, pid, cgroup)
-            return await outcome_of(process.wait(), watcher, command.seconds)
-        finally:
-            await process.close()
 
     def _start(
         self,
