@@ -34,7 +34,6 @@ from quarterdeck.connections.servers.model import (
     McpServerDetailBody,
     McpServerPage,
     McpToolBody,
-    NewMcpServer,
 )
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
@@ -238,10 +237,10 @@ async def create_mcp_server(
         await _check_name_free(connection, workspace_id, body.name)
         if body.credential_id is not None:
             await credentials.hold_credential(connection, workspace_id, body.credential_id)
-        server = NewMcpServer(**asdict(body), id=new_id(), workspace_id=workspace_id, created_by=principal.user_id)
-        await store.add(connection, server)
-        created = await _stored(connection, workspace_id, server.id)
-        return Made.plain(created, server.id, server.name, **_connection(created))
+        server_id = new_id()
+        await store.add(connection, workspace_id, server_id, body, principal.user_id)
+        created = await _stored(connection, workspace_id, server_id)
+        return Made.plain(created, server_id, created.name, **_connection(created))
 
     return await changes.perform(call, visible_workspace(call), ObjectType.MCP_SERVER, effect)
 
