@@ -24,7 +24,7 @@ from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
 from quarterdeck.blobs.service import spool_folder
 from quarterdeck.changes.perform import Changes
 from quarterdeck.connections.credentials.authorizations import OAuthTokens
-from quarterdeck.connections.servers.checks import McpChecks, McpOffer
+from quarterdeck.connections.servers.service import McpChecks, McpOffer
 from quarterdeck.core import errors, metrics, tracing
 from quarterdeck.core.logging import configure_logs, log
 from quarterdeck.core.loop_watchdog import watched_loop

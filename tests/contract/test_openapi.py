@@ -20,7 +20,7 @@ from quarterdeck.api.error_docs import refusals
 from quarterdeck.api.openapi import openapi_document, serve_document
 from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.connections.servers.model import CreateMcpServerBody
-from quarterdeck.connections.servers.rules import check_one_connection
+from quarterdeck.connections.servers.service import check_one_connection
 from quarterdeck.core import errors
 from quarterdeck.core.errors import ErrorCode, ErrorKind
 from quarterdeck.core.etags import parse_tags

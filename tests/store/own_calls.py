@@ -21,7 +21,7 @@ from quarterdeck.connections.credentials import store as credentials
 from quarterdeck.connections.credentials.model import CredentialType, Parameters, StoredCredential
 from quarterdeck.connections.mcp.model import PinnedTools
 from quarterdeck.connections.servers import store as mcp_servers
-from quarterdeck.connections.servers.model import NewMcpServer
+from quarterdeck.connections.servers.model import CreateMcpServerBody
 from quarterdeck.core.actors import Caller, Credential, CredentialKind, Origin, Permission, Principal
 from quarterdeck.core.ids import LOWEST_ID, new_id
 from quarterdeck.core.retention import RetentionDays
@@ -247,17 +247,9 @@ def _own_files() -> Iterator[StoreCall]:
 
 
 def _own_mcp_servers() -> Iterator[StoreCall]:
-    server = NewMcpServer(
-        id=new_id(),
-        workspace_id=ALPHA.workspace,
-        name="x",
-        url=None,
-        command="x",
-        credential_id=None,
-        created_by=ALPHA.user,
-    )
+    body = CreateMcpServerBody("x", command="x")
     yield lambda c, a, b: mcp_servers.lock_workspace(c, a.workspace)
-    yield lambda c, a, b: mcp_servers.add(c, server)
+    yield lambda c, a, b: mcp_servers.add(c, a.workspace, new_id(), body, a.user)
 
 
 def _own_deliveries() -> Iterator[StoreCall]:

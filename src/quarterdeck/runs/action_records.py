@@ -17,7 +17,7 @@ from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.events.notifications import announce_events
 from quarterdeck.runs import action_rules, action_store
 from quarterdeck.runs.action_model import ActionBody, ActionData, NewAction
-from quarterdeck.webhooks import outbox
+from quarterdeck.webhooks import service as webhooks
 from quarterdeck.webhooks.model import WebhookEvent
 
 
@@ -66,14 +66,14 @@ async def _report(
     if not actions:
         return
     event = WebhookEvent(event_type)
-    subscribers = await outbox.subscribers(connection, workspace_id, event)
+    subscribers = await webhooks.subscribers(connection, workspace_id, event)
     for action in actions:
         fields = {name: getattr(action, name) for name in names}
         data = msgspec.to_builtins({"action_id": action.id} | fields)
         await events.append(connection, action.session_id, action.run_id, [NewEvent(event_type, data)])
         if subscribers:
             whole = ActionData(**msgspec.structs.asdict(action) | {"workspace_id": workspace_id})
-            await outbox.add_deliveries(connection, subscribers, event, action.run_id, whole)
+            await webhooks.add_deliveries(connection, subscribers, event, action.run_id, whole)
     await announce_events(connection, {action.session_id for action in actions})
 
 

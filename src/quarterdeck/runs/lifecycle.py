@@ -25,7 +25,7 @@ from quarterdeck.runs import store as run_store
 from quarterdeck.runs.action_model import ActionState, NewAction, ReachedLimit
 from quarterdeck.runs.lifecycle_store import BeginVerdict, FoundRun, RunKey
 from quarterdeck.runs.model import ENTRY_BYTES, Entry, Input, RunEnded, RunSetup, RunState, StepUsage
-from quarterdeck.webhooks import outbox
+from quarterdeck.webhooks import service as webhooks
 from quarterdeck.webhooks.model import WebhookEvent
 
 
@@ -330,7 +330,7 @@ async def _fail(connection: Connection, run: RunKey, state: str, reason: str, *,
 
 
 async def _notify_webhooks(connection: Connection, workspace_id: UUID, run_id: UUID, event: WebhookEvent) -> None:
-    wanting = await outbox.subscribers(connection, workspace_id, event)
+    wanting = await webhooks.subscribers(connection, workspace_id, event)
     if not wanting:
         return
     run = await run_store.get(connection, workspace_id, run_id)
@@ -347,7 +347,7 @@ async def _notify_webhooks(connection: Connection, workspace_id: UUID, run_id: U
         started_at=run.started_at,
         finished_at=run.finished_at,
     )
-    await outbox.add_deliveries(connection, wanting, event, run_id, ended)
+    await webhooks.add_deliveries(connection, wanting, event, run_id, ended)
 
 
 async def _log(connection: Connection, lease: Lease, *entries: NewEvent) -> None:

@@ -33,9 +33,11 @@ _BEHIND_CGROUP = 64
 
 
 def limited(
-    arguments: Sequence[str], settings: SandboxSettings, seconds: float | None, *, has_cgroup: bool
+    arguments: Sequence[str], settings: SandboxSettings, seconds: float | None, released: int, *, has_cgroup: bool
 ) -> list[str]:
-    """A command that sets the limits and becomes the given one. Without `seconds` it may use any processor time."""
+    """A command that sets the limits and becomes the given one. Without `seconds` it may use any processor time.
+
+    It first reads a byte from the descriptor `released`, and ends if there is none: the worker has died."""
     limits = {
         "u": settings.processes + OWN_PROCESSES + (_BEHIND_CGROUP if has_cgroup else 0),
         # In KiB.
@@ -51,6 +53,8 @@ def limited(
         # In KiB, of one process. It counts the stacks of threads in full, so it is used only where nothing better is.
         limits["d"] = math.ceil(settings.memory_bytes / 1024)
     script = [
+        f"read -rN 1 -u {released}",
+        f"exec {released}<&-",
         *(f"ulimit -{letter} {value}" for letter, value in limits.items()),
         # Other processes of the host get the processor first, and are killed last when memory runs out.
         f"echo {_OOM_SCORE} > /proc/self/oom_score_adj",

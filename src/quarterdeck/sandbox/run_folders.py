@@ -144,7 +144,7 @@ class MountedSkills:
         found: dict[str, Path] = {}
         for name in self.names:
             try:
-                found[f"{RESERVED}/{name}"] = await self.folder(name)
+                found[name] = await self.folder(name)
             except Refusal:
                 continue
         return found

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +32,9 @@ _TEMPORARY = ("tmp", "dev/shm")
 _INODE_BYTES = 1024
 
 
-class ResourceUsage(Struct, frozen=True):
-    # With threads.
-    processes: int
-    memory_bytes: int
-
-
-def usage(pid: int, max_memory_bytes: int) -> ResourceUsage:
-    """Memory that several processes share is counted once for each, unless that exceeds the bound."""
+def usage(pid: int, max_memory_bytes: int) -> tuple[int, int]:
+    """The number of processes and threads, and the bytes of memory. Memory that several processes share is counted once
+    for each, unless that exceeds the bound."""
     root = Path(f"/proc/{pid}/root")
     processes = 0
     memory = _temporary_bytes(root)
@@ -52,7 +48,7 @@ def usage(pid: int, max_memory_bytes: int) -> ResourceUsage:
         memory = _temporary_bytes(root) + 1024 * sum(
             fields.get("Pss_Anon", 0) + fields.get("Pss_Shmem", 0) for fields in exact
         )
-    return ResourceUsage(processes, memory)
+    return processes, memory
 
 
 def deleted_bytes(pid: int, device: int) -> int:
@@ -111,57 +107,48 @@ def _fields(file: Path) -> dict[str, int]:
 MAX_DEPTH = 100
 
 
-class FolderSize(Struct):
-    bytes: int = 0
-    files: int = 0
-    depth: int = 0
-    has_unreadable: bool = False
+class _TooLarge(Exception):
+    """The text says which bound is exceeded."""
 
 
-class FolderBounds(Struct, frozen=True):
-    bytes: int
-    files: int
+class _FolderSize:
+    def __init__(self, settings: SandboxSettings) -> None:
+        self._settings = settings
+        self._bytes = 0
+        self._files = 0
 
+    def add_bytes(self, size: int) -> None:
+        self._bytes += size
+        if self._bytes > self._settings.all_files_bytes:
+            raise _TooLarge(f"the files of the session grew beyond {in_units(self._settings.all_files_bytes)}")
 
-def folder_size(folder: int, bounds: FolderBounds) -> FolderSize:
-    """Ends early when a bound is exceeded. `folder` is a descriptor."""
-    size = FolderSize()
-    _add(folder, size, bounds, 0)
-    return size
+    def add_folder(self, folder: int, depth: int = 0) -> None:
+        """With everything below. `folder` is a descriptor."""
+        if depth > MAX_DEPTH:
+            raise _TooLarge(f"the session had folders more than {MAX_DEPTH} levels deep")
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                self._files += 1
+                if self._files > self._settings.files:
+                    raise _TooLarge(f"the session had more than {self._settings.files} files")
+                # It may have been deleted since it was listed.
+                with suppress(OSError):
+                    # As on the disk: a file with holes takes less than its size.
+                    self.add_bytes(entry.stat(follow_symlinks=False).st_blocks * 512)
+                    if entry.is_dir(follow_symlinks=False):
+                        self._add_below(folder, entry.name, depth + 1)
 
-
-def is_within(size: FolderSize, bounds: FolderBounds) -> bool:
-    fits = size.bytes <= bounds.bytes and size.files <= bounds.files
-    return fits and size.depth <= MAX_DEPTH and not size.has_unreadable
-
-
-def _add(folder: int, size: FolderSize, bounds: FolderBounds, depth: int) -> None:
-    size.depth = max(size.depth, depth)
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if not is_within(size, bounds):
-                return
-            size.files += 1
-            # It may have been deleted since it was listed.
-            with suppress(OSError):
-                # As on the disk: a file with holes takes less than its size.
-                size.bytes += entry.stat(follow_symlinks=False).st_blocks * 512
-                if entry.is_dir(follow_symlinks=False):
-                    _add_folder(folder, entry.name, size, bounds, depth + 1)
-
-
-def _add_folder(parent: int, name: str, size: FolderSize, bounds: FolderBounds, depth: int) -> None:
-    try:
-        # O_NOFOLLOW: it may have become a link since it was listed.
-        descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
-    except PermissionError:
-        # Files could still be written there.
-        size.has_unreadable = True
-        return
-    try:
-        _add(descriptor, size, bounds, depth)
-    finally:
-        os.close(descriptor)
+    def _add_below(self, parent: int, name: str, depth: int) -> None:
+        try:
+            # O_NOFOLLOW: it may have become a link since it was listed.
+            folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+        except PermissionError:
+            # Files could still be written there.
+            raise _TooLarge("the session had a folder that its owner may not read") from None
+        try:
+            self.add_folder(folder, depth)
+        finally:
+            os.close(folder)
 
 
 _PAUSE_SECONDS = 0.1
@@ -197,51 +184,32 @@ class Watcher(Struct, frozen=True):
     def reason_at_end(self) -> str | None:
         """For commands that ended between two looks."""
         if self.cgroup is not None and self.cgroup.ran_out_of_memory:
-            return self._memory()
+            return _too_much_memory(self.settings)
         return self._output()
 
     def _look_at_processes(self) -> str | None:
         if self.cgroup is not None:
             if self.cgroup.ran_out_of_memory:
-                return self._memory()
+                return _too_much_memory(self.settings)
             if self.cgroup.ran_out_of_processes:
-                return self._processes()
+                return _too_many_processes(self.settings)
             return self._output() or self._disk()
-        if self.pid is None:
-            return self._output() or self._disk()
-        found = usage(self.pid, self.settings.memory_bytes)
-        if found.memory_bytes > self.settings.memory_bytes:
-            return self._memory()
-        # The rlimit allows no more, so it has been reached.
-        if found.processes >= self.settings.processes + OWN_PROCESSES:
-            return self._processes()
-        return self._output() or self._disk()
+        exceeded = None if self.pid is None else _exceeded(self.pid, self.settings)
+        return exceeded or self._output() or self._disk()
 
     def _look_at_folder(self) -> str | None:
-        bounds = FolderBounds(self.settings.all_files_bytes, self.settings.files)
+        size = _FolderSize(self.settings)
         with suppress(FileNotFoundError):
             folder = os.open(self.command.folder, os.O_RDONLY | os.O_DIRECTORY)
             try:
-                size = folder_size(folder, bounds)
+                size.add_folder(folder)
                 if self.pid is not None:
-                    size.bytes += deleted_bytes(self.pid, os.fstat(folder).st_dev)
+                    size.add_bytes(deleted_bytes(self.pid, os.fstat(folder).st_dev))
+            except _TooLarge as fault:
+                return stopped(str(fault))
             finally:
                 os.close(folder)
-            if size.bytes > bounds.bytes:
-                return stopped(f"the files of the session grew beyond {in_units(bounds.bytes)}")
-            if size.files > bounds.files:
-                return stopped(f"the session had more than {bounds.files} files")
-            if size.has_unreadable:
-                return stopped("the session had a folder that its owner may not read")
-            if size.depth > MAX_DEPTH:
-                return stopped(f"the session had folders more than {MAX_DEPTH} levels deep")
         return None
-
-    def _memory(self) -> str:
-        return stopped(f"it used more than {in_units(self.settings.memory_bytes)} of memory")
-
-    def _processes(self) -> str:
-        return stopped(f"it started more than {self.settings.processes} processes or threads")
 
     def _output(self) -> str | None:
         if os.fstat(self.command.output.fileno()).st_size < self.settings.file_bytes:
@@ -249,7 +217,7 @@ class Watcher(Struct, frozen=True):
         return stopped(f"its output exceeded {in_units(self.settings.file_bytes)}")
 
     def _disk(self) -> str | None:
-        """Files can be hidden from `folder_size`: deleted ones that are only mapped, or that wait in a socket."""
+        """Files can be hidden from `_FolderSize`: deleted ones that are only mapped, or that wait in a socket."""
         with suppress(FileNotFoundError):
             found = os.statvfs(self.command.folder)
             if found.f_bavail * found.f_frsize < self.settings.free_bytes:
@@ -279,7 +247,7 @@ class ServiceWatcher(Struct, frozen=True):
 
     async def _watch(self, kill: Callable[[], None]) -> None:
         try:
-            reason = await _repeat(self._look, None, _SERVICE_PAUSE_SECONDS)
+            reason = await _repeat(partial(_exceeded, self.pid, self.settings), None, _SERVICE_PAUSE_SECONDS)
         except Exception:
             # A service that cannot be watched is not left running.
             log.exception("the watcher of a service failed")
@@ -287,13 +255,23 @@ class ServiceWatcher(Struct, frozen=True):
         self.service.errors.write(f"\n{reason}\n".encode())
         kill()
 
-    def _look(self) -> str | None:
-        found = usage(self.pid, self.settings.memory_bytes)
-        if found.memory_bytes > self.settings.memory_bytes:
-            return stopped(f"it used more than {in_units(self.settings.memory_bytes)} of memory")
-        if found.processes >= self.settings.processes + OWN_PROCESSES:
-            return stopped(f"it started more than {self.settings.processes} processes or threads")
-        return None
+
+def _exceeded(pid: int, settings: SandboxSettings) -> str | None:
+    processes, memory_bytes = usage(pid, settings.memory_bytes)
+    if memory_bytes > settings.memory_bytes:
+        return _too_much_memory(settings)
+    # The rlimit allows no more, so it has been reached.
+    if processes >= settings.processes + OWN_PROCESSES:
+        return _too_many_processes(settings)
+    return None
+
+
+def _too_much_memory(settings: SandboxSettings) -> str:
+    return stopped(f"it used more than {in_units(settings.memory_bytes)} of memory")
+
+
+def _too_many_processes(settings: SandboxSettings) -> str:
+    return stopped(f"it started more than {settings.processes} processes or threads")
 
 
 async def outcome_of(end: Coroutine[Any, Any, int], watcher: Watcher, seconds: float) -> CommandOutcome:

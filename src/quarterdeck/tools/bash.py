@@ -74,7 +74,7 @@ async def _bash(sandbox: RunSandbox, arguments: dict[str, Any], context: CallCon
                 arguments=["bash", "-c", command],
                 folder=folder.path,
                 user_id=folder.owner,
-                read_only=mounts,
+                skills=mounts,
                 output=output,
                 seconds=seconds,
             )

@@ -115,10 +115,6 @@ class McpTools:
             tools = await self._connections.list_tools(target, lease.session_id)
         except McpFailure as failure:
             return UnavailableServer(server_id=target.server_id, name=target.name, reason=storable(str(failure)))
-        except Exception as fault:
-            # Whatever a server sends, the run goes on without its tools.
-            log.warning("listing tools failed", exc_info=fault, extra=fields(server_id=target.server_id))
-            return UnavailableServer(server_id=target.server_id, name=target.name, reason="Its tools cannot be listed.")
         return ListedServer(target.server_id, target.name, tools)
 
     async def _call(self, lease: Lease, server_id: UUID, tool: str, arguments: dict[str, Any], key: str) -> McpResult:
