@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated, Protocol
+from typing import Annotated
 from uuid import UUID
 
 import typer
@@ -102,14 +102,7 @@ def _start_reader(loop: asyncio.AbstractEventLoop, lines: asyncio.Queue[str | No
 _BLOCKS_SHOWN = 20
 
 
-class Screen(Protocol):
-    def show(self, blocks: Sequence[Block]) -> None: ...
-
-    async def flush(self) -> None: ...
-
-    async def run(self, chat: ChatSession) -> bool:
-        """Returns whether everything succeeded."""
-        ...
+Screen = ChatTerminal | ChatPipe
 
 
 async def _chat(

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import get_app, in_terminal
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
-from prompt_toolkit.document import Document
+from prompt_toolkit.completion import NestedCompleter, PathCompleter
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import FormattedText, StyleAndTextTuples
 from prompt_toolkit.history import InMemoryHistory
@@ -28,22 +27,7 @@ from quarterdeck.cli.conversation import Block, BlockKind, CancelRun, Quit
 from quarterdeck.client.models import Delivery
 from quarterdeck.core.text_types import storable
 
-# The command `/attach FILE` of `qd chat`.
-
 ATTACH = "/attach "
-
-
-class AttachCompleter(Completer):
-    """Completes the path after `/attach`."""
-
-    def __init__(self) -> None:
-        self._paths = PathCompleter(expanduser=True)
-
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        before = document.text_before_cursor
-        if before.startswith(ATTACH):
-            path = before.removeprefix(ATTACH).lstrip()
-            yield from self._paths.get_completions(Document(path, len(path)), complete_event)
 
 
 def typed_path(given: str) -> Path:
@@ -80,7 +64,7 @@ class ChatTerminal:
             style=STYLE,
             history=InMemoryHistory(),
             key_bindings=self._key_bindings(),
-            completer=AttachCompleter(),
+            completer=NestedCompleter({ATTACH.strip(): PathCompleter(expanduser=True)}),
             complete_while_typing=False,
             erase_when_done=True,
             tempfile_suffix=".json",
@@ -134,8 +118,8 @@ class ChatTerminal:
         async with in_terminal():
             output = self._prompt.app.output
             while self._to_print:
-                lines = list(block_lines(self._to_print.popleft(), output.get_size().columns - 1))
-                print_formatted_text(output, _joined(lines, end=True), STYLE)
+                lines = block_lines(self._to_print.popleft(), output.get_size().columns - 1)
+                print_formatted_text(output, _joined(lines), STYLE)
                 # Between two blocks Ctrl-C has its turn.
                 await asyncio.sleep(0)
 
@@ -144,7 +128,7 @@ class ChatTerminal:
         field = self.answer.field
         lines = live_lines(self.chat.conversation, size.columns - 1, max(1, size.rows - _ROWS_BELOW), field)
         prompt: StyleAndTextTuples = [("", "\n"), ("class:marker", "› " if field is None else f"{field} › ")]
-        return [*_joined(lines, end=bool(lines)), *prompt]
+        return [*_joined(lines), *prompt]
 
     def _rendered(self, _: object) -> None:
         self._shown_action = None if self._chat is None else self._chat.conversation.actions.current
@@ -281,10 +265,5 @@ class ChatTerminal:
             self.chat.submit(text.lstrip(), Delivery(command[1:]))
 
 
-def _joined(lines: Sequence[Fragments], *, end: bool) -> FormattedText:
-    text = FormattedText()
-    for index, line in enumerate(lines):
-        text += line
-        if end or index < len(lines) - 1:
-            text.append(("", "\n"))
-    return text
+def _joined(lines: Iterable[Fragments]) -> FormattedText:
+    return FormattedText(fragment for line in lines for fragment in (*line, ("", "\n")))

@@ -9,7 +9,7 @@ from uuid import UUID
 import typer
 
 from quarterdeck.cli.connection import client_for, connect
-from quarterdeck.cli.find import prefix_range, session_id
+from quarterdeck.cli.find import AGENTS, CREDENTIALS, KEYS, MCP_SERVERS, SKILLS, Listing, prefix_range, session_id
 from quarterdeck.cli.output import cell
 from quarterdeck.client import Client
 
@@ -69,30 +69,26 @@ def actions(client: Client, ctx: typer.Context, incomplete: str) -> Completions:
     return [(str(one.id), f"{one.kind} {one.tool or ''}".rstrip()) for one in found]
 
 
-@_of_server
-def skills(client: Client, ctx: typer.Context, incomplete: str) -> Completions:
-    return _names(((one.id, one.name) for one in client.list_skills(limit=_MAX_ITEMS).items), incomplete)
+def _names(listing: Listing) -> Callable[[typer.Context, str], Completions]:
+    """Names, and the IDs once something is typed."""
+
+    def fetch(client: Client, ctx: typer.Context, incomplete: str) -> Completions:
+        items = [(str(one.id), one.name) for one in listing.page(client, limit=_MAX_ITEMS).items]
+        names = [(name, identifier) for identifier, name in items if _SAFE_NAME.fullmatch(name)]
+        return names + (items if incomplete else [])
+
+    return _of_server(fetch)
 
 
-@_of_server
-def agents(client: Client, ctx: typer.Context, incomplete: str) -> Completions:
-    return _names(((one.id, one.name) for one in client.list_agents(limit=_MAX_ITEMS).items), incomplete)
-
-
-@_of_server
-def mcp_servers(client: Client, ctx: typer.Context, incomplete: str) -> Completions:
-    return _names(((one.id, one.name) for one in client.list_mcp_servers(limit=_MAX_ITEMS).items), incomplete)
-
-
-@_of_server
-def credentials(client: Client, ctx: typer.Context, incomplete: str) -> Completions:
-    return _names(((one.id, one.name) for one in client.list_credentials(limit=_MAX_ITEMS).items), incomplete)
+skills = _names(SKILLS[0])
+agents = _names(AGENTS[0])
+mcp_servers = _names(MCP_SERVERS)
+credentials = _names(CREDENTIALS)
 
 
 @_of_server
 def keys(client: Client, ctx: typer.Context, incomplete: str) -> Completions:
-    found = client.list_api_keys(workspace_id=client.whoami().workspace_id, limit=_MAX_ITEMS).items
-    return [(str(one.id), one.label) for one in found if one.revoked_at is None]
+    return [(str(one.id), one.label) for one in KEYS.page(client, limit=_MAX_ITEMS).items if one.revoked_at is None]
 
 
 @_of_server
@@ -127,10 +123,3 @@ def one_of(values: Iterable[str]) -> Callable[[str], list[str]]:
         return [str(value) for value in values if value.startswith(incomplete)]
 
     return complete
-
-
-def _names(found: Iterable[tuple[UUID, str]], incomplete: str) -> Completions:
-    """Names, and the IDs once something is typed."""
-    items = [(str(identifier), name) for identifier, name in found]
-    names = [(name, identifier) for identifier, name in items if _SAFE_NAME.fullmatch(name)]
-    return names + (items if incomplete else [])

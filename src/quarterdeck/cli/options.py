@@ -203,24 +203,26 @@ AgentOption = Annotated[
     str | None,
     option("AGENT[@VERSION]", "ID or name of the agent that the session uses.", "--agent", complete=completion.agents),
 ]
-VersionArgument = Annotated[int | None, argument("VERSION", "Version number.", parser=version_number)]
-OldVersion = Annotated[int, argument("A", "Old version.", parser=version_number)]
-NewVersion = Annotated[int, argument("B", "New version.", parser=version_number)]
-Latest = Annotated[bool, flag("--latest", "Always use the latest version again.")]
 
 
-def confirm(question: str, *, yes: bool) -> None:
+def confirm(question: str | Callable[[], str], *, yes: bool) -> None:
+    """A question that takes a request is a function, which is called only if the user is asked."""
     if yes:
         return
     if not sys.stdin.isatty():
         raise CliError("This can't be undone. Use --yes to confirm without a terminal.")
-    typer.confirm(printable(question), abort=True, err=True)
+    typer.confirm(printable(question if isinstance(question, str) else question()), abort=True, err=True)
 
 
 def expiration(at: datetime | None, after: timedelta | None) -> datetime | None:
     """From `--expires-at` and `--expires-in`, of which at most one is given."""
     check_either("--expires-at", at, "--expires-in", after)
     return at if after is None else datetime.now(UTC) + after
+
+
+def overlap_seconds(overlap: timedelta | None) -> int:
+    """How long an old secret still works. Default: a day."""
+    return int((timedelta(days=1) if overlap is None else overlap).total_seconds())
 
 
 def check_either(one: str, is_given: object, other: str, is_other_given: object) -> None:
