@@ -1,5 +1,8 @@
 """`qd admin`: commands for operators, which work on the database directly."""
 
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -9,10 +12,14 @@ import typer
 from msgspec import UNSET, UnsetType, ValidationError, convert
 
 from quarterdeck.api_keys.model import CreateApiKeyBody
-from quarterdeck.backups.model import BackupManifest
-from quarterdeck.cli.database import back_up, on_database, server_settings
-from quarterdeck.cli.database import move_blobs as move
-from quarterdeck.cli.database import restore as restore_from
+from quarterdeck.backups.backup_file import open_backup
+from quarterdeck.backups.model import BackupError, BackupManifest
+from quarterdeck.backups.restore_backup import Restore, check_backup
+from quarterdeck.backups.write_backup import write_backup
+from quarterdeck.blobs.blob_store import BlobStore, open_blob_store, open_fallback_store
+from quarterdeck.blobs.move import Move, Moved, are_same
+from quarterdeck.blobs.service import spool_folder
+from quarterdeck.cli.database import app_role, migrated, on_database, owner_url, server_settings
 from quarterdeck.cli.errors import CliError, ExitCode
 from quarterdeck.cli.options import (
     AsJson,
@@ -30,13 +37,14 @@ from quarterdeck.cli.options import (
     uuid,
     whole_number,
 )
-from quarterdeck.cli.output import Result, count_text, date_text, note, size
+from quarterdeck.cli.output import Result, count_text, date_text, note, progress_bar, size
 from quarterdeck.cli.workspace import KINDS, parse_retention
 from quarterdeck.connections.credentials import service as credentials
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.secret_encryption import KEY_FILE, SecretCipher
 from quarterdeck.core.settings import Settings
-from quarterdeck.db.database import Connection
+from quarterdeck.db.database import Connection, Database
+from quarterdeck.skills.bundle_files import find_stored_blocks
 from quarterdeck.webhooks import service as webhooks
 from quarterdeck.workspaces import service
 from quarterdeck.workspaces.model import SetRetention, WorkspaceBody
@@ -232,8 +240,13 @@ def backup(
     data: Data = None,
 ) -> None:
     """Back up the database, skills and files to one file. The server can keep running."""
-    path = Path(file)
-    made = back_up(server_settings(data=data), path, with_keys=encryption_keys)
+    path, settings = Path(file), server_settings(data=data)
+    # Keys in a setting are kept by whoever sets it.
+    with_keys = encryption_keys and settings.encryption.keys is None
+    key_file = settings.data_dir / KEY_FILE if with_keys else None
+    with _backup_errors(), owner_url(settings) as url, progress_bar("Backing up") as progress:
+        blobs = open_blob_store(settings.blob, settings.data_dir)
+        made = write_backup(url, path, blobs, key_file, progress)
     file_bytes = path.stat().st_size
     text = f"Backed up {_counts_text(made)} to {file} ({size(file_bytes)})."
     warning = "The backup contains the keys that encrypt secrets. Store it safely, or use --no-encryption-keys."
@@ -244,7 +257,14 @@ def backup(
 @app.command()
 def restore(file: BackupFile, as_json: AsJson = False, data: Data = None) -> None:
     """Restore a backup into an empty data folder or database. Stop the server first."""
-    made = restore_from(server_settings(data=data), Path(file))
+    settings = server_settings(data=data)
+    with _backup_errors(), open_backup(Path(file)) as reader:
+        with progress_bar("Checking") as progress:
+            check_backup(reader, progress)
+        with owner_url(settings, create=True) as url, progress_bar("Restoring") as progress:
+            blobs = open_blob_store(settings.blob, settings.data_dir)
+            restoring = Restore(reader, blobs, settings.data_dir / KEY_FILE, spool_folder(settings.data_dir))
+            made = restoring.run(url, app_role(settings), settings.audit, progress)
     text = f"Restored {_counts_text(made)}, backed up at {date_text(made.created_at)} by release {made.release}."
     record = {"release": made.release, "created_at": made.created_at, **_counts(made)}
     Result(record, text).print(as_json=as_json)
@@ -260,7 +280,21 @@ def move_blobs(
     data: Data = None,
 ) -> None:
     """Move skill archives and files to the blob store. The server can keep running."""
-    moved = move(server_settings(data=data), keep=keep, concurrency=concurrency)
+    settings = server_settings(data=data)
+    if settings.blob.fallback_store_url is None:
+        raise CliError(
+            "Set QUARTERDECK_BLOB_FALLBACK_STORE_URL to the store to move from, for this command and the server."
+        )
+    new = open_blob_store(settings.blob, settings.data_dir)
+    old = open_fallback_store(settings.blob.fallback_store_url)
+    with migrated(settings) as url:
+        try:
+            moved = asyncio.run(_move(settings, url, old, new, keep=keep, concurrency=concurrency))
+        except ServiceError as fault:
+            reason = str(fault.__cause__ or fault.message).partition("\n")[0]
+            raise CliError(
+                f"A blob store or the database is unavailable. Run the command again to continue. {reason}"
+            ) from fault
     lines = [
         f"{'Copied' if keep else 'Moved'} {moved.blobs:,} skill archives and files ({size(moved.bytes)})."
         f" {moved.present:,} were moved before."
@@ -273,12 +307,33 @@ def move_blobs(
     Result(moved, "\n".join(lines), exit_code=exit_code).print(as_json=as_json)
 
 
+@contextmanager
+def _backup_errors() -> Iterator[None]:
+    try:
+        yield
+    except BackupError as error:
+        raise CliError(str(error)) from error
+
+
 def _counts(made: BackupManifest) -> dict[str, Any]:
     return {"rows": made.rows, "blobs": len(made.blobs), "encryption_keys": made.keys is not None}
 
 
 def _counts_text(made: BackupManifest) -> str:
     return f"{made.rows:,} rows and {len(made.blobs):,} skill archives and files"
+
+
+async def _move(settings: Settings, url: str, old: BlobStore, new: BlobStore, *, keep: bool, concurrency: int) -> Moved:
+    spool = spool_folder(settings.data_dir)
+    if await are_same(new, old, spool):
+        raise CliError("QUARTERDECK_BLOB_STORE_URL and QUARTERDECK_BLOB_FALLBACK_STORE_URL name the same store.")
+    database = Database(url, settings.database)
+    await database.open()
+    try:
+        with progress_bar("Moving") as progress:
+            return await Move(database, old, new, spool, keep=keep).run(find_stored_blocks, concurrency, progress)
+    finally:
+        await database.close()
 
 
 async def _reencrypt(connection: Connection, settings: Settings, *, try_only: bool = False) -> int:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from quarterdeck.cli import find
+from quarterdeck.cli import find, versioned
 from quarterdeck.cli.agent_folder import TEMPLATES, configuration, read_agent_folder
 from quarterdeck.cli.commands import command
 from quarterdeck.cli.options import AgentId, FromDay, Limit, ToDay, argument, file_name, flag, line
@@ -21,19 +21,6 @@ from quarterdeck.cli.output import (
     print_diff,
     print_table,
     say,
-)
-from quarterdeck.cli.versions import (
-    Latest,
-    NewVersion,
-    OldVersion,
-    OptionalVersion,
-    check_rollback,
-    pinned_hint,
-    refused,
-    rolled_back,
-    used_text,
-    used_version,
-    write_templates,
 )
 from quarterdeck.client import Client
 from quarterdeck.client.models import (
@@ -61,7 +48,7 @@ def list_(
 @app.command()
 def init(folder: Annotated[str, argument("DIR", "Folder of the agent. Created if needed.", parser=file_name)]) -> None:
     """Create a folder with an agent.yaml and an instructions.md to start from."""
-    write_templates(Path(folder), TEMPLATES)
+    versioned.write_templates(Path(folder), TEMPLATES)
 
 
 @command(app)
@@ -75,7 +62,7 @@ def push(
     """Push a folder as the next version of an agent. It is checked first."""
     found = read_agent_folder(Path(folder))
     if found.is_template and not force:
-        raise refused(f"{folder} is the unchanged template of `qd agents init`")
+        raise versioned.refused(f"{folder} is the unchanged template of `qd agents init`")
     target = find.or_none(find.agent, client, agent) if create else find.agent(client, agent)
     fields = configuration(client, found)
     if target is not None and not force:
@@ -88,19 +75,19 @@ def push(
     else:
         pushed = client.push_agent_version(target.id, **fields)
     text = f"pushed {target.name} version {pushed.version}"
-    return Result(pushed, text, hint=pinned_hint(target, "agents"))
+    return Result(pushed, text, hint=versioned.pinned_hint(target, "agents"))
 
 
 @command(app)
-def show(client: Client, agent: AgentId, version: OptionalVersion = None) -> Result:
+def show(client: Client, agent: AgentId, version: versioned.OptionalVersion = None) -> Result:
     """Show an agent and the content of a version. Default: the version that sessions use."""
     found = find.agent(client, agent)
-    number = version or used_version(found)
+    number = version or versioned.used_version(found)
     content = None if number is None else client.get_agent_version(found.id, number)
     facts = [
         ("agent", found.id),
         ("name", found.name),
-        ("in use", used_text(found) or "no version yet"),
+        ("in use", versioned.used_text(found) or "no version yet"),
         ("created", created_text(found)),
         ("archived", found.archived_at),
         *([] if content is None else _content(content)),
@@ -114,7 +101,7 @@ def versions(client: Client, agent: AgentId, limit: Limit = 50) -> Page[AgentVer
     target = find.agent(client, agent)
 
     def row(one: AgentVersionItem) -> list[object]:
-        is_used = one.version == used_version(target)
+        is_used = one.version == versioned.used_version(target)
         return [one.version, is_used, cell(one.model or "Default"), one.created_at, one.created_by]
 
     columns = (">VERSION", "IN USE", "MODEL", "PUSHED", "BY")
@@ -122,17 +109,19 @@ def versions(client: Client, agent: AgentId, limit: Limit = 50) -> Page[AgentVer
 
 
 @command(app)
-def diff(client: Client, agent: AgentId, base: OldVersion, head: NewVersion) -> Result:
+def diff(client: Client, agent: AgentId, base: versioned.OldVersion, head: versioned.NewVersion) -> Result:
     """Show the fields that differ between two versions."""
     found = client.diff_agent_versions(find.agent(client, agent).id, base=base, head=head)
     return Result(found, lambda: _print_fields(found.fields))
 
 
 @command(app)
-def rollback(client: Client, agent: AgentId, version: OptionalVersion = None, latest: Latest = False) -> Result:
+def rollback(
+    client: Client, agent: AgentId, version: versioned.OptionalVersion = None, latest: versioned.Latest = False
+) -> Result:
     """Set the version that sessions use. It applies from their next run on, unless they pin one."""
-    check_rollback(version, latest=latest)
-    return rolled_back(client.change_agent(find.agent(client, agent).id, default_version=version))
+    versioned.check_rollback(version, latest=latest)
+    return versioned.rolled_back(client.change_agent(find.agent(client, agent).id, default_version=version))
 
 
 @command(app)
@@ -162,7 +151,7 @@ def _check_changed(client: Client, target: AgentBody, fields: dict[str, Any]) ->
         return
     latest = client.get_agent_version(target.id, target.latest_version)
     if msgspec.to_builtins({name: getattr(latest, name) for name in fields}) == msgspec.to_builtins(fields):
-        raise refused(f"no changes since version {target.latest_version} of {target.name}")
+        raise versioned.refused(f"no changes since version {target.latest_version} of {target.name}")
 
 
 def _print_fields(fields: list[FieldDiff]) -> None:
@@ -203,7 +192,7 @@ def _without_nulls(value: Any) -> Any:
 
 def _row(one: AgentBody) -> list[object]:
     model = one.model or ("" if one.latest_version is None else "Default")
-    return [one.id, cell(one.name), one.latest_version, used_text(one), cell(model), one.created_at]
+    return [one.id, cell(one.name), one.latest_version, versioned.used_text(one), cell(model), one.created_at]
 
 
 def _stats_row(one: AgentVersionStats) -> list[object]:

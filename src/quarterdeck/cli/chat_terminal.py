@@ -20,7 +20,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.renderer import print_formatted_text
 
-from quarterdeck.cli.chat_actions import AnswerField, AnswerPrompt, InvalidAnswer
+from quarterdeck.cli.chat_actions import AnswerField, InvalidAnswer, OpenActions
 from quarterdeck.cli.chat_session import ChatSession, run_until_first
 from quarterdeck.cli.chat_view import STYLE, Fragments, block_lines, live_lines
 from quarterdeck.cli.conversation import Block, BlockKind, CancelRun, Quit
@@ -74,7 +74,6 @@ class ChatTerminal:
         self._to_print: deque[Block] = deque()
         self._has_blocks = asyncio.Event()
         self._chat: ChatSession | None = None
-        self._answer: AnswerPrompt | None = None
         # The action whose keys the user can see. A key that was typed before is not an answer.
         self._shown_action: object = None
         self._prompt.app.after_render += self._rendered
@@ -85,12 +84,11 @@ class ChatTerminal:
         return self._chat
 
     @property
-    def answer(self) -> AnswerPrompt:
-        assert self._answer is not None, "run() has not been called"
-        return self._answer
+    def actions(self) -> OpenActions:
+        return self.chat.conversation.actions
 
     def show(self, blocks: Sequence[Block]) -> None:
-        if self._answer is not None and self._answer.is_stale:
+        if self._chat is not None and self.actions.is_stale:
             # Somebody else has answered, or the run was cancelled.
             self._leave_field()
         self._to_print.extend(block for block in blocks if block.kind is not BlockKind.PROGRESS)
@@ -102,7 +100,6 @@ class ChatTerminal:
     async def run(self, chat: ChatSession) -> bool:
         """Runs until the user quits. Raises the error that ends the chat."""
         self._chat = chat
-        self._answer = AnswerPrompt(chat.conversation.actions)
         with patch_stdout(raw=True):
             await run_until_first(self._prompt.prompt_async(), chat.follow(), chat.send(), self._print_blocks())
         return True
@@ -125,19 +122,19 @@ class ChatTerminal:
 
     def _live_text(self) -> StyleAndTextTuples:
         size = get_app().output.get_size()
-        field = self.answer.field
-        lines = live_lines(self.chat.conversation, size.columns - 1, max(1, size.rows - _ROWS_BELOW), field)
+        field = self.actions.field
+        lines = live_lines(self.chat.conversation, size.columns - 1, max(1, size.rows - _ROWS_BELOW))
         prompt: StyleAndTextTuples = [("", "\n"), ("class:marker", "› " if field is None else f"{field} › ")]
         return [*_joined(lines), *prompt]
 
     def _rendered(self, _: object) -> None:
-        self._shown_action = None if self._chat is None else self._chat.conversation.actions.current
+        self._shown_action = None if self._chat is None else self.actions.current
 
     def _is_choosing(self) -> bool:
         """Whether the next key answers an action."""
-        current = self.chat.conversation.actions.current
+        current = self.actions.current
         is_shown = current is not None and current is self._shown_action
-        return is_shown and self.answer.field is None and not self._prompt.default_buffer.text
+        return is_shown and self.actions.field is None and not self._prompt.default_buffer.text
 
     def _key_bindings(self) -> KeyBindings:
         keys = self._answer_key_bindings()
@@ -165,10 +162,10 @@ class ChatTerminal:
         def enter(event: KeyPressEvent) -> None:
             buffer = event.current_buffer
             text = storable(buffer.text)
-            if self.answer.field not in (None, AnswerField.INPUT):
+            if self.actions.field not in (None, AnswerField.INPUT):
                 self._typed_answer(text)
             elif text.strip() and not self._must_wait(text):
-                self.answer.back()
+                self.actions.back()
                 buffer.append_to_history()
                 buffer.reset()
                 self._entered(text, event.app.exit)
@@ -190,32 +187,32 @@ class ChatTerminal:
             else:
                 self._chosen(event.data)
 
-        @keys.add("escape", filter=Condition(lambda: self.answer.field is not None))
+        @keys.add("escape", filter=Condition(lambda: self.actions.field is not None))
         def back(event: KeyPressEvent) -> None:
             self._leave_field()
 
         return keys
 
     def _chosen(self, key: str) -> None:
-        current = self.chat.conversation.actions.current
-        choice = self.answer.choose(key)
+        current = self.actions.current
+        choice = self.actions.choose(key)
         if choice is None or current is None:
             return
         if choice.answer is not None:
             self.chat.resolve(str(current["action_id"]), choice.answer)
             return
         buffer = self._prompt.default_buffer
-        buffer.text = self.answer.initial_text()
+        buffer.text = self.actions.initial_text()
         if choice.field is AnswerField.ARGUMENTS and (os.environ.get("VISUAL") or os.environ.get("EDITOR")):
             edited = buffer.open_in_editor()
-            edited.add_done_callback(lambda _: self._leave_field() if self.answer.field is None else None)
+            edited.add_done_callback(lambda _: self._leave_field() if self.actions.field is None else None)
 
     def _typed_answer(self, text: str) -> None:
-        current = self.chat.conversation.actions.current
+        current = self.actions.current
         if current is None:
             return
         try:
-            answer = self.answer.typed(text)
+            answer = self.actions.typed(text)
         except InvalidAnswer as error:
             self.show([Block(BlockKind.WARNING, str(error))])
             return
@@ -231,7 +228,7 @@ class ChatTerminal:
         return True
 
     def _leave_field(self) -> None:
-        self.answer.back()
+        self.actions.back()
         self._prompt.default_buffer.reset()
 
     def _entered(self, text: str, quit_app: Callable[[], None]) -> None:

@@ -12,7 +12,7 @@ from prompt_toolkit.styles import Style
 from prompt_toolkit.utils import get_cwidth
 
 from quarterdeck.cli.action_text import required
-from quarterdeck.cli.chat_actions import AnswerField, hint
+from quarterdeck.cli.chat_actions import hint
 from quarterdeck.cli.conversation import Block, BlockKind, Conversation, LiveText, QueuedInput, Stage
 from quarterdeck.cli.output import LINE_BREAK, RESET, SEQUENCE, UNSAFE, coloured_diff, cut
 
@@ -199,11 +199,8 @@ def queue_text(one: QueuedInput) -> str:
     return _QUEUE_TEXTS[one.stage]
 
 
-def live_lines(
-    conversation: Conversation, columns: int, rows: int, field: AnswerField | None = None
-) -> list[Fragments]:
-    """The part of the screen between the finished text and the input line, at most `rows` rows high. `field` is what
-    the user types for an action."""
+def live_lines(conversation: Conversation, columns: int, rows: int) -> list[Fragments]:
+    """The part of the screen between the finished text and the input line, at most `rows` rows high."""
     columns = max(_MIN_COLUMNS, columns)
     queued: list[Fragments] = [
         line for one in conversation.queued[:_MAX_QUEUED_SHOWN] for line in _queued_lines(one, columns)
@@ -214,7 +211,7 @@ def live_lines(
     status = _status(conversation)
     below = [*queued, [("class:quiet", one_line(status, columns))]] if status else queued
     below += _attachment_lines(conversation, columns)
-    below += _action_lines(conversation, columns, max(1, rows // 2), field)
+    below += _action_lines(conversation, columns, max(1, rows // 2))
     room = max(1, rows - len(below) - 1)
     text: list[Fragments] = [[("", line)] for line in _last_lines(conversation.live_text, columns, room)]
     text += _live_output(conversation, columns, min(room, _LIVE_OUTPUT_ROWS))
@@ -239,7 +236,7 @@ def _attachment_lines(conversation: Conversation, columns: int) -> list[Fragment
     return [[("class:quiet", one_line(text, columns))] for text in found[:_MAX_QUEUED_SHOWN]]
 
 
-def _action_lines(conversation: Conversation, columns: int, rows: int, field: AnswerField | None) -> list[Fragments]:
+def _action_lines(conversation: Conversation, columns: int, rows: int) -> list[Fragments]:
     """The action to be answered next, with its keys."""
     data = conversation.actions.current
     if data is None:
@@ -254,7 +251,7 @@ def _action_lines(conversation: Conversation, columns: int, rows: int, field: An
         [],
         *([("class:warning", "? " if index == 0 else "  "), ("class:input", line)] for index, line in enumerate(text)),
         *([("class:quiet", line)] for line in waiting),
-        *([("class:marker", f"  {line}")] for line in wrap(hint(data, field), columns - 2)),
+        *([("class:marker", f"  {line}")] for line in wrap(hint(data, conversation.actions.field), columns - 2)),
     ]
 
 

@@ -4,17 +4,29 @@ fails or takes long."""
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import Any
 from uuid import UUID
 
 import typer
 
 from quarterdeck.cli.connection import client_for, connect
-from quarterdeck.cli.find import AGENTS, CREDENTIALS, KEYS, MCP_SERVERS, SKILLS, Listing, prefix_range, session_id
+from quarterdeck.cli.find import (
+    AGENTS,
+    CREDENTIALS,
+    KEYS,
+    MCP_SERVERS,
+    SKILLS,
+    WEBHOOKS,
+    Listing,
+    prefix_range,
+    session_id,
+)
 from quarterdeck.cli.output import cell
 from quarterdeck.client import Client
 
 # Value and description. bash shows values only.
 Completions = list[tuple[str, str]]
+Complete = Callable[[typer.Context, str], Completions]
 
 _MAX_ITEMS = 100
 # Shells evaluate completions: zsh would execute a `\$(command)` in another user's title.
@@ -23,9 +35,7 @@ _SAFE_NAME = re.compile(r"[\w.@-]+")
 _SAFE_PATH = re.compile(r"[\w.@/-]+")
 
 
-def _of_server(
-    fetch: Callable[[Client, typer.Context, str], Completions],
-) -> Callable[[typer.Context, str], Completions]:
+def _of_server(fetch: Callable[[Client, typer.Context, str], Completions]) -> Complete:
     """Makes a completion of a function that asks the server. It is called with what is typed so far."""
 
     def complete(ctx: typer.Context, incomplete: str) -> Completions:
@@ -36,6 +46,35 @@ def _of_server(
         return []
 
     return complete
+
+
+def _items(listing: Listing, is_offered: Callable[[Any], bool] = lambda item: True) -> Complete:
+    """IDs, with names as descriptions."""
+
+    def fetch(client: Client, ctx: typer.Context, incomplete: str) -> Completions:
+        items = listing.page(client, limit=_MAX_ITEMS).items
+        return [(str(one.id), listing.names(one)[0] or "") for one in items if is_offered(one)]
+
+    return _of_server(fetch)
+
+
+def _names(listing: Listing) -> Complete:
+    """Names, and the IDs once something is typed."""
+
+    def fetch(client: Client, ctx: typer.Context, incomplete: str) -> Completions:
+        items = [(str(one.id), one.name) for one in listing.page(client, limit=_MAX_ITEMS).items]
+        names = [(name, identifier) for identifier, name in items if _SAFE_NAME.fullmatch(name)]
+        return names + (items if incomplete else [])
+
+    return _of_server(fetch)
+
+
+skills = _names(SKILLS[0])
+agents = _names(AGENTS[0])
+mcp_servers = _names(MCP_SERVERS)
+credentials = _names(CREDENTIALS)
+keys = _items(KEYS, lambda key: key.revoked_at is None)
+webhooks = _items(WEBHOOKS)
 
 
 @_of_server
@@ -67,33 +106,6 @@ def actions(client: Client, ctx: typer.Context, incomplete: str) -> Completions:
     """Open actions."""
     found = client.list_actions(state="open", limit=_MAX_ITEMS).items
     return [(str(one.id), f"{one.kind} {one.tool or ''}".rstrip()) for one in found]
-
-
-def _names(listing: Listing) -> Callable[[typer.Context, str], Completions]:
-    """Names, and the IDs once something is typed."""
-
-    def fetch(client: Client, ctx: typer.Context, incomplete: str) -> Completions:
-        items = [(str(one.id), one.name) for one in listing.page(client, limit=_MAX_ITEMS).items]
-        names = [(name, identifier) for identifier, name in items if _SAFE_NAME.fullmatch(name)]
-        return names + (items if incomplete else [])
-
-    return _of_server(fetch)
-
-
-skills = _names(SKILLS[0])
-agents = _names(AGENTS[0])
-mcp_servers = _names(MCP_SERVERS)
-credentials = _names(CREDENTIALS)
-
-
-@_of_server
-def keys(client: Client, ctx: typer.Context, incomplete: str) -> Completions:
-    return [(str(one.id), one.label) for one in KEYS.page(client, limit=_MAX_ITEMS).items if one.revoked_at is None]
-
-
-@_of_server
-def webhooks(client: Client, ctx: typer.Context, incomplete: str) -> Completions:
-    return [(str(one.id), one.description or one.url) for one in client.list_webhooks(limit=_MAX_ITEMS).items]
 
 
 @_of_server

@@ -18,19 +18,8 @@ app = typer.Typer(rich_markup_mode=None)
 
 RetryableRunId = Annotated[str, argument("RUN", "ID or ID prefix of the run.", complete=completion.retryable_runs)]
 
-COLUMNS = (
-    "ID",
-    "STATE",
-    ">INPUTS",
-    ">STEPS",
-    ">TOKENS IN",
-    ">CACHED",
-    ">OUT",
-    ">COST",
-    ">DURATION",
-    "CREATED",
-    "FAILURE",
-)
+_COUNTS = (">INPUTS", ">STEPS", ">TOKENS IN", ">CACHED", ">OUT", ">COST", ">DURATION")
+COLUMNS = ("ID", "STATE", *_COUNTS, "CREATED", "FAILURE")
 
 _MAX_ACTIONS_SHOWN = 10
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from quarterdeck.cli import find
+from quarterdeck.cli import find, versioned
 from quarterdeck.cli.commands import command
 from quarterdeck.cli.errors import CliError, ExitCode
 from quarterdeck.cli.options import AsJson, Limit, SkillId, Yes, argument, confirm, file_name, flag, line, option
@@ -27,20 +27,6 @@ from quarterdeck.cli.output import (
     size,
 )
 from quarterdeck.cli.skill_lint import DESCRIPTION, Report, lint_skill, template
-from quarterdeck.cli.versions import (
-    Latest,
-    NewVersion,
-    OldVersion,
-    OptionalVersion,
-    Version,
-    check_rollback,
-    pinned_hint,
-    refused,
-    rolled_back,
-    used_text,
-    used_version,
-    write_templates,
-)
 from quarterdeck.client import Client, InvalidRequest
 from quarterdeck.client.bundle_archive import open_archive
 from quarterdeck.client.models import SkillBody, SkillDiffBody, SkillVersionItem
@@ -88,7 +74,7 @@ def init(
     """Create a folder with a SKILL.md to start from."""
     path = Path(folder)
     name = _NOT_IN_A_NAME.sub("-", path.resolve().name.lower()).strip("-")[:_MAX_NAME_CHARACTERS].strip("-") or "skill"
-    write_templates(path, {SKILL_MD: template(name, description or DESCRIPTION)})
+    versioned.write_templates(path, {SKILL_MD: template(name, description or DESCRIPTION)})
 
 
 @app.command()
@@ -124,7 +110,7 @@ def push(
             hint = f" The skill {target.name} exists but has no versions." if target.latest_version is None else ""
             raise CliError(error.message + hint) from None
     text = f"pushed {target.name} version {pushed.version} ({size(pushed.bundle_bytes)})"
-    return Result(pushed, text, hint=pinned_hint(target, "skills"))
+    return Result(pushed, text, hint=versioned.pinned_hint(target, "skills"))
 
 
 @command(app)
@@ -133,7 +119,7 @@ def versions(client: Client, skill: SkillId, limit: Limit = 50) -> Page[SkillVer
     target = find.skill(client, skill)
 
     def row(one: SkillVersionItem) -> list[object]:
-        is_used = one.version == used_version(target)
+        is_used = one.version == versioned.used_version(target)
         description = " ".join(str(one.frontmatter["description"]).split())
         return [one.version, is_used, size(one.bundle_bytes), one.created_at, one.created_by, description]
 
@@ -142,7 +128,7 @@ def versions(client: Client, skill: SkillId, limit: Limit = 50) -> Page[SkillVer
 
 
 @command(app)
-def diff(client: Client, skill: SkillId, base: OldVersion, head: NewVersion) -> Result:
+def diff(client: Client, skill: SkillId, base: versioned.OldVersion, head: versioned.NewVersion) -> Result:
     """Show the changes between two versions."""
     found = client.diff_skill_versions(find.skill(client, skill).id, base=base, head=head)
     return Result(found, lambda: _print_diff(found))
@@ -152,7 +138,7 @@ def diff(client: Client, skill: SkillId, base: OldVersion, head: NewVersion) -> 
 def download(
     client: Client,
     skill: SkillId,
-    version: Version,
+    version: versioned.Version,
     output: Annotated[
         str | None, option("FILE", "Output file. Use - for stdout.", "-o", "--output", parser=file_name)
     ] = None,
@@ -165,10 +151,12 @@ def download(
 
 
 @command(app)
-def rollback(client: Client, skill: SkillId, version: OptionalVersion = None, latest: Latest = False) -> Result:
+def rollback(
+    client: Client, skill: SkillId, version: versioned.OptionalVersion = None, latest: versioned.Latest = False
+) -> Result:
     """Set the version that sessions use. It applies from their next run on, unless they pin one."""
-    check_rollback(version, latest=latest)
-    return rolled_back(client.change_skill(find.skill(client, skill).id, default_version=version))
+    versioned.check_rollback(version, latest=latest)
+    return versioned.rolled_back(client.change_skill(find.skill(client, skill).id, default_version=version))
 
 
 @command(app)
@@ -223,15 +211,15 @@ def _check_push(client: Client, bundle: Bundle, skill_name: str, skill: SkillBod
     """`skill` is None if the push would create it."""
     name = bundle.frontmatter["name"]
     if name != skill_name:
-        raise refused(f"the name in {SKILL_MD} is {name!r}, but the skill is {skill_name!r}")
+        raise versioned.refused(f"the name in {SKILL_MD} is {name!r}, but the skill is {skill_name!r}")
     untouched = hashlib.sha256(template(name, bundle.frontmatter["description"]).encode()).hexdigest()
     if any(file.path == SKILL_MD and file.sha256 == untouched for file in bundle.manifest.files):
-        raise refused(f"{SKILL_MD} is the unchanged template of `qd skills init`")
+        raise versioned.refused(f"{SKILL_MD} is the unchanged template of `qd skills init`")
     if skill is None or skill.latest_version is None:
         return
     latest = client.get_skill_version(skill.id, skill.latest_version)
     if latest.manifest["files"] == msgspec.to_builtins(bundle.manifest.files):
-        raise refused(f"no changes since version {skill.latest_version} of {skill_name}")
+        raise versioned.refused(f"no changes since version {skill.latest_version} of {skill_name}")
 
 
 def _print_diff(found: SkillDiffBody) -> None:
@@ -252,4 +240,4 @@ def _print_diff(found: SkillDiffBody) -> None:
 
 
 def _row(one: SkillBody) -> list[object]:
-    return [one.id, one.name, one.latest_version, used_text(one), one.created_at, cell(one.description or "")]
+    return [one.id, one.name, one.latest_version, versioned.used_text(one), one.created_at, cell(one.description or "")]

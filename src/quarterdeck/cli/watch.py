@@ -48,7 +48,6 @@ async def _watch(info: ConnectionInfo, session_id: UUID, after: int, *, as_json:
             await session.catch_up(0)
             if not is_active:
                 return
-            # Without `until_idle`, the first of them never ends.
             await run_until_first(session.follow(), *([session.run_ended.wait()] if until_idle else []))
 
 
