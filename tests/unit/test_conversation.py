@@ -14,8 +14,8 @@ from quarterdeck.cli import chat_view
 from quarterdeck.cli.chat_actions import AnswerField, InvalidAnswer
 from quarterdeck.cli.chat_view import block_lines, live_lines, plain_text, sanitized, shortened, wrap
 from quarterdeck.cli.conversation import Block, BlockKind, CancelRun, Conversation, QueuedInput, Quit, Stage, Stay
-from quarterdeck.cli.output import cut
-from quarterdeck.cli.watch import event_json, event_text
+from quarterdeck.cli.output import cut, json_text
+from quarterdeck.cli.watch import event_text
 from quarterdeck.client.models import Delivery, Delta, Event, ModelRetry, Outcome
 
 SESSION = UUID(int=1)
@@ -630,6 +630,6 @@ def test_an_event_of_an_unknown_type_shows_its_data() -> None:
 
 def test_an_event_as_json_is_one_printable_line() -> None:
     event = make_event(7, "message", role="assistant", text="a\n\x1b\x9b\u202eb")
-    line = event_json(event)
+    line = json_text(event)
     assert line.isprintable()
     assert msgspec.json.decode(line, type=Event) == event

@@ -1,5 +1,5 @@
 """Output of commands: tables for people, JSON for programs. Colours and progress bars appear on terminals only. Control
-characters in other users' texts are replaced."""
+characters in other users' texts are replaced. Rich is imported where it is used: that takes as long as a request."""
 
 import codecs
 import io
@@ -11,15 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
-from typing import Any, BinaryIO, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import typer
 from msgspec import Struct
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-from rich.table import Table
-from rich.text import Text
 
 from quarterdeck.cli.errors import CliError
 from quarterdeck.core.actors import ActorBody
@@ -41,7 +37,6 @@ _INVISIBLE = re.compile(
     "[\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-# Without a terminal nothing is wrapped.
 _ALL_COLUMNS = 100_000
 # Longer than any paragraph and any text that people read in a terminal. Texts of other users can be a megabyte.
 _MAX_LINE_CHARACTERS = 10_000
@@ -106,12 +101,8 @@ def json_text(record: object, *, indent: int = 0) -> str:
 
 
 def print_json(record: object) -> None:
-    print_json_text(json_text(record))
-
-
-def print_json_text(text: str) -> None:
     """JSON is UTF-8, whatever the encoding of the terminal."""
-    typer.echo(text.encode())
+    typer.echo(json_text(record).encode())
 
 
 class _TerminalDocument(io.RawIOBase):
@@ -127,23 +118,12 @@ class _TerminalDocument(io.RawIOBase):
         return len(found)
 
 
-@contextmanager
-def document_output() -> Iterator[BinaryIO]:
-    """stdout for a document that others wrote. A pipe or file gets its bytes unchanged."""
-    out = typer.get_binary_stream("stdout")
-    yield cast(BinaryIO, _TerminalDocument()) if sys.stdout.isatty() else out
-    out.flush()
-
-
-def console(*, stderr: bool = False) -> Console:
-    made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
-    if not made.is_terminal:
-        made.width = _ALL_COLUMNS
-    return made
-
-
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
     """A column whose name begins with `>` is aligned to the right."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
         table.add_column(name.removeprefix(">"), justify="right" if name.startswith(">") else "left", no_wrap=True)
@@ -153,9 +133,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, emp
     if not table.row_count:
         note(empty)
         return
-    target = console()
     # The terminal wraps wide tables. Rich would drop columns and cut IDs.
-    target.width = _ALL_COLUMNS
+    target = Console(width=_ALL_COLUMNS, highlight=False, emoji=False)
     with target.capture() as captured:
         target.print(table)
     for line in captured.get().splitlines():
@@ -285,11 +264,12 @@ def size(count: int) -> str:
 @contextmanager
 def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
     """Yields a callback for the bytes done and the total. The bar is shown on terminals only."""
-    target = console(stderr=True)
-    columns: list[Any] = [TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn()]
-    with Progress(
-        *columns, TransferSpeedColumn(), console=target, transient=True, disable=not target.is_terminal
-    ) as shown:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    target = Console(stderr=True)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=target, transient=True, disable=not target.is_terminal) as shown:
         task = shown.add_task(printable(title), total=None)
         yield lambda done, total: shown.update(task, completed=done, total=total)
 
@@ -297,8 +277,10 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
 def download_to(name: str, title: str, download: Callable[..., int]) -> None:
     """`download` is a method of the client that writes to a file or file name. `-` is stdout."""
     if name == "-":
-        with document_output() as out:
-            download(out)
+        out = typer.get_binary_stream("stdout")
+        # A pipe or file gets the bytes unchanged.
+        download(_TerminalDocument() if sys.stdout.isatty() else out)
+        out.flush()
         return
     try:
         with progress_bar(title) as progress:

@@ -16,7 +16,7 @@ from quarterdeck.cli.chat_view import coloured, plain_text, sanitized, without_c
 from quarterdeck.cli.connection import ConnectionInfo, client_for, connect
 from quarterdeck.cli.conversation import NOTICES, Block, attached, cut_off_text, is_diff, retry_text
 from quarterdeck.cli.options import Profile, SessionId, flag, option, whole_number
-from quarterdeck.cli.output import coloured_diff, count_text, has_colours, json_text, print_json_text
+from quarterdeck.cli.output import coloured_diff, count_text, has_colours, json_text, print_json
 from quarterdeck.client import AsyncClient, Event
 from quarterdeck.client.models import Delta, EventType, ModelRetry
 from quarterdeck.client.tool_calls import RUN_ENDS
@@ -73,7 +73,7 @@ class WatchedSession(ChatSession):
             self._unfinished.clear()
             self.run_ended.set()
         if self._as_json:
-            print_json_text(event_json(item))
+            print_json(item)
         else:
             typer.echo(event_text(item))
         return []
@@ -107,10 +107,6 @@ def _live_line(kind: str, text: str) -> str:
 
 def _program_text(text: str) -> str:
     return coloured(text) if has_colours() else without_colours(text)
-
-
-def event_json(event: Event) -> str:
-    return json_text(event)
 
 
 def event_text(event: Event) -> str:
