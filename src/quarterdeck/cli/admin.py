@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 app = typer.Typer(rich_markup_mode=None)
 
-Data = Annotated[str | None, option("DIR", "Folder of the embedded database. Default: ./data.", "--data")]
+Data = Annotated[str | None, option("DIR", "Folder of the embedded database. Default: ./data.")]
 Workspace = Annotated[UUID, option("ID", "ID of the workspace.", parser=uuid)]
 Email = Annotated[str, option("EMAIL", "Email address of the person.", parser=email)]
 

@@ -29,12 +29,7 @@ CredentialId = Annotated[
 ]
 SecretFile = Annotated[
     str | None,
-    option(
-        "FILE",
-        "File with the secret. Default: a prompt, or stdin without a terminal.",
-        "--secret-file",
-        parser=file_name,
-    ),
+    option("FILE", "File with the secret. Default: a prompt, or stdin without a terminal.", parser=file_name),
 ]
 
 

@@ -19,13 +19,10 @@ McpServerId = Annotated[
     str, argument("SERVER", "ID, ID prefix or name of the MCP server.", complete=completion.mcp_servers)
 ]
 Name = Annotated[str, argument("NAME", "Name of the server. Its tools are called NAME__TOOL.", parser=line)]
-Url = Annotated[str | None, option("URL", "Address of the server (streamable HTTP).", "--url")]
-Command = Annotated[str | None, option("COMMAND", "Name of a command that the operator configured.", "--command")]
+Url = Annotated[str | None, option("URL", "Address of the server (streamable HTTP).")]
+Command = Annotated[str | None, option("COMMAND", "Name of a command that the operator configured.")]
 Credential = Annotated[
-    str | None,
-    option(
-        "CREDENTIAL", "ID or name of the credential for the server.", "--credential", complete=completion.credentials
-    ),
+    str | None, option("CREDENTIAL", "ID or name of the credential for the server.", complete=completion.credentials)
 ]
 
 
@@ -57,7 +54,7 @@ def show(client: Client, server: McpServerId) -> Result:
 def change(
     client: Client,
     server: McpServerId,
-    name: Annotated[str | None, option("NAME", "New name.", "--name", parser=line)] = None,
+    name: Annotated[str | None, option("NAME", "New name.", parser=line)] = None,
     url: Url = None,
     command: Command = None,
     credential: Credential = None,

@@ -170,20 +170,15 @@ def flag(name: str, description: str) -> Any:
 # --- shared by several commands ---
 
 AsJson = Annotated[bool, flag("--json", "Print JSON.")]
-Profile = Annotated[str | None, option("NAME", "Saved login to use. Default: default.", "--profile", parser=line)]
+Profile = Annotated[str | None, option("NAME", "Saved login to use. Default: default.", parser=line)]
 Limit = Annotated[int, option("N", "Maximum number of items.", parser=whole_number(1, 999_999_999))]
 Permissions = Annotated[
     list[Permission],
-    choice(
-        "PERMISSION",
-        f"A permission of the key: {', '.join(Permission)}. Can be repeated.",
-        "--permission",
-        values=Permission,
-    ),
+    choice("PERMISSION", f"A permission of the key: {', '.join(Permission)}. Can be repeated.", values=Permission),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 FromDay = Annotated[str | None, option("DATE", "First day (UTC). Default: the last 30 days.", "--from", parser=day)]
-ToDay = Annotated[str | None, option("DATE", "Day after the last one (UTC).", "--to", parser=day)]
+ToDay = Annotated[str | None, option("DATE", "Day after the last one (UTC).", parser=day)]
 
 SESSION_HELP = "ID, ID prefix or title of the session."
 SessionId = Annotated[str, argument("SESSION", SESSION_HELP, complete=completion.sessions)]
@@ -193,15 +188,13 @@ SessionOfRun = Annotated[
     option(
         "SESSION",
         "Session in which to look up an ID prefix. Default: the 20 newest sessions.",
-        "--session",
         complete=completion.sessions,
     ),
 ]
 SkillId = Annotated[str, argument("SKILL", "ID, ID prefix or name of the skill.", complete=completion.skills)]
 AgentId = Annotated[str, argument("AGENT", "ID, ID prefix or name of the agent.", complete=completion.agents)]
 AgentOption = Annotated[
-    str | None,
-    option("AGENT[@VERSION]", "ID or name of the agent that the session uses.", "--agent", complete=completion.agents),
+    str | None, option("AGENT[@VERSION]", "ID or name of the agent that the session uses.", complete=completion.agents)
 ]
 
 

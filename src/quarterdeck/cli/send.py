@@ -37,8 +37,7 @@ def send(
         ),
     ] = "steer",
     attach: Annotated[
-        list[str] | None,
-        option("FILE", "File, or ID of an uploaded file. Can be repeated.", "--attach", parser=file_name),
+        list[str] | None, option("FILE", "File, or ID of an uploaded file. Can be repeated.", parser=file_name)
     ] = None,
 ) -> Result:
     """Send a message. It starts a run, or steers the current one."""

@@ -195,7 +195,7 @@ def _warn_if_public(host: str) -> None:
 
 Host = Annotated[str | None, option("ADDRESS", "Address to listen on. Default: 127.0.0.1.")]
 PortNumber = Annotated[int | None, option("PORT", "Port to listen on. Default: 8700.", parser=whole_number(0, 65535))]
-DataDir = Annotated[str | None, option("DIR", "Data folder. Default: ./data.", "--data")]
+DataDir = Annotated[str | None, option("DIR", "Data folder. Default: ./data.")]
 
 
 def serve(host: Host = None, port: PortNumber = None, data: DataDir = None) -> None:

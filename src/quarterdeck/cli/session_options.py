@@ -108,9 +108,7 @@ class SessionOptions(Struct, frozen=True):
     output_schema: Annotated[
         dict[str, Any] | None,
         option(
-            "SCHEMA",
-            "JSON Schema that answers must match: JSON, or the name of a file with it.",
-            parser=_json_schema,
+            "SCHEMA", "JSON Schema that answers must match: JSON, or the name of a file with it.", parser=_json_schema
         ),
     ] = None
     max_cost_usd: Annotated[float | None, option("USD", "Maximum cost of one run.", parser=usd)] = None

@@ -133,7 +133,7 @@ def audit(
         str | None, choice("TYPE", f"Only objects of this type: {', '.join(_TYPES)}.", "--type", values=_TYPES)
     ] = None,
     object_: Annotated[str | None, option("OBJECT", "Only this object: ID, ID prefix or name.", "--object")] = None,
-    user: Annotated[str | None, option("USER", "Only changes by this user: ID or email.", "--user")] = None,
+    user: Annotated[str | None, option("USER", "Only changes by this user: ID or email.")] = None,
     since: Annotated[
         datetime | None, option("TIME", "From this time on: a date, or 7d for a week.", parser=_moment)
     ] = None,
