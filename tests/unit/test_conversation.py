@@ -60,8 +60,8 @@ def shown(blocks: list[Block]) -> list[tuple[BlockKind, str]]:
 
 def begin(chat: Conversation, log: Log, text: str = "first") -> None:
     """An input of this client that started a run, which has read it."""
-    number = chat.send(text)
-    chat.accepted(number, Outcome.NEW_RUN, RUN)
+    sent = chat.send(text)
+    chat.accepted(sent, Outcome.NEW_RUN, RUN)
     log("input.accepted", input_id=f"id of {text}", text=text)
     log("run.started", attempt=1)
     log("input.consumed", input_id=f"id of {text}", step=1)
@@ -69,11 +69,11 @@ def begin(chat: Conversation, log: Log, text: str = "first") -> None:
 
 @pytest.mark.parametrize("response_first", [True, False])
 def test_an_input_is_sent_accepted_and_read(chat: Conversation, log: Log, response_first: bool) -> None:
-    number = chat.send("hello")
+    sent = chat.send("hello")
     assert [one.stage for one in chat.queued] == [Stage.SENDING]
-    accepted = chat.accepted(number, Outcome.NEW_RUN, RUN) if response_first else []
+    accepted = chat.accepted(sent, Outcome.NEW_RUN, RUN) if response_first else []
     accepted += log("input.accepted", input_id="i", text="hello")
-    accepted += chat.accepted(number, Outcome.NEW_RUN, RUN)
+    accepted += chat.accepted(sent, Outcome.NEW_RUN, RUN)
     assert accepted == [Block(BlockKind.PROGRESS, "Started a run: hello")], "shown once, whichever arrives first"
     assert chat.active_run == RUN
     log("run.started", attempt=1)
@@ -82,7 +82,7 @@ def test_an_input_is_sent_accepted_and_read(chat: Conversation, log: Log, respon
         (BlockKind.NOTE, "Started a run · Read at step 1"),
     ]
     assert chat.queued == []
-    assert chat.accepted(number, Outcome.NEW_RUN, RUN) == [], "a late response changes nothing"
+    assert chat.accepted(sent, Outcome.NEW_RUN, RUN) == [], "a late response changes nothing"
 
 
 def test_answers_that_were_cut_off(chat: Conversation, log: Log) -> None:
@@ -99,8 +99,8 @@ def test_answers_that_were_cut_off(chat: Conversation, log: Log) -> None:
 
 def test_steering(chat: Conversation, log: Log) -> None:
     begin(chat, log)
-    number = chat.send("to the left")
-    assert chat.accepted(number, Outcome.STEERED, RUN)
+    sent = chat.send("to the left")
+    assert chat.accepted(sent, Outcome.STEERED, RUN)
     assert log("input.accepted", input_id="s", text="to the left") == []
     assert chat.queued[0].stage is Stage.STEERED
     assert shown(log("message", role="assistant", text="one")) == [(BlockKind.ANSWER, "one")]
@@ -110,11 +110,11 @@ def test_steering(chat: Conversation, log: Log) -> None:
 @pytest.mark.parametrize("response_first", [True, False])
 def test_a_queued_input_waits_for_the_end_of_the_active_run(chat: Conversation, log: Log, response_first: bool) -> None:
     begin(chat, log)
-    number = chat.send("later", Delivery.QUEUE)
+    sent = chat.send("later", Delivery.QUEUE)
     if response_first:
-        chat.accepted(number, Outcome.NEW_RUN, NEXT_RUN)
+        chat.accepted(sent, Outcome.NEW_RUN, NEXT_RUN)
     log("input.accepted", NEXT_RUN, input_id="q", text="later", delivery="queue")
-    chat.accepted(number, Outcome.NEW_RUN, NEXT_RUN)
+    chat.accepted(sent, Outcome.NEW_RUN, NEXT_RUN)
     dropped = UUID(int=4)
     log("input.accepted", dropped, input_id="d", text="dropped", delivery="queue")
     assert (chat.active_run, [one.stage for one in chat.queued]) == (RUN, [Stage.PENDING, Stage.PENDING])
@@ -152,8 +152,8 @@ def test_the_same_text_twice_is_two_inputs(chat: Conversation, log: Log) -> None
 
 
 def test_a_rejected_input_is_shown_with_the_reason(chat: Conversation) -> None:
-    number = chat.send("hello")
-    assert shown(chat.rejected(number, "The session is archived.")) == [
+    sent = chat.send("hello")
+    assert shown(chat.rejected(sent, "The session is archived.")) == [
         (BlockKind.INPUT, "hello"),
         (BlockKind.WARNING, "Not accepted: The session is archived."),
     ]
@@ -471,7 +471,7 @@ def test_many_queued_inputs_of_others_are_not_searched_for_ours(chat: Conversati
     for number in range(1_000):
         log("input.accepted", input_id=f"{number}", text=f"theirs {number}")
     log("input.accepted", input_id="mine", text="mine")
-    assert [one.input_id for one in chat.queued if one.number is not None] == ["mine"]
+    assert [one.input_id for one in chat.queued if not one.from_another_client] == ["mine"]
     assert steps <= 2_000
 
 

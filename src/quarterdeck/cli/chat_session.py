@@ -6,14 +6,13 @@ import random
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 from uuid import UUID, uuid4
 
-from msgspec import UNSET
-
 from quarterdeck.cli.connection import ConnectionInfo
-from quarterdeck.cli.conversation import Attached, Block, BlockKind, Conversation
+from quarterdeck.cli.conversation import Attached, Block, BlockKind, Conversation, QueuedInput
 from quarterdeck.client import (
     ApiError,
     AsyncClient,
@@ -23,7 +22,8 @@ from quarterdeck.client import (
     QuarterdeckError,
     TooManyRequests,
 )
-from quarterdeck.client.models import Delivery, Delta, Event, ModelRetry, RunState, SubmitKindBody
+from quarterdeck.client.models import Delivery, Delta, Event, ModelRetry, RunState
+from quarterdeck.client.requests import Id
 
 T = TypeVar("T")
 Show = Callable[[Sequence[Block]], None]
@@ -55,7 +55,7 @@ class ChatSession:
         self._is_polling = False
         self._client = client
         self._show = show
-        self._outbox: asyncio.Queue[tuple[int, str, Delivery, list[UUID], str]] = asyncio.Queue()
+        self._outbox: asyncio.Queue[tuple[QueuedInput, list[Id], str]] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def catch_up(self, count: int) -> tuple[list[Block], bool]:
@@ -123,9 +123,9 @@ class ChatSession:
         await self._retry(lambda: self._client.list_session_events(self.session_id, limit=1, after=after))
 
     def submit(self, text: str, delivery: Delivery = Delivery.STEER) -> None:
-        attachments = list(self.conversation.attachments)
+        attachments: list[Id] = [*self.conversation.attachments]
         # One Idempotency-Key per input, for all attempts to send it.
-        self._outbox.put_nowait((self.conversation.send(text, delivery), text, delivery, attachments, uuid4().hex))
+        self._outbox.put_nowait((self.conversation.send(text, delivery), attachments, uuid4().hex))
         self._show([])
 
     def attach(self, file: Path) -> None:
@@ -170,23 +170,16 @@ class ChatSession:
             # Shielded: `close` waits for the response if the user quits now.
             await asyncio.shield(self._start(self._send(*await self._outbox.get())))
 
-    async def _send(self, number: int, text: str, delivery: Delivery, attachments: list[UUID], key: str) -> None:
-        def submit() -> Awaitable[SubmitKindBody]:
-            return self._client.submit_input(
-                self.session_id,
-                text=text,
-                delivery=delivery,
-                attachments=[*attachments] if attachments else UNSET,
-                idempotency_key=key,
-            )
-
+    async def _send(self, sent: QueuedInput, attachments: list[Id], key: str) -> None:
+        fields: dict[str, Any] = {"attachments": attachments} if attachments else {}
+        submit = partial(self._client.submit_input, self.session_id, text=sent.text, delivery=sent.delivery, **fields)
         try:
-            accepted = await self._retry(submit)
+            accepted = await self._retry(lambda: submit(idempotency_key=key))
         except ApiError as error:
             self.has_rejected = True
-            self._show(self.conversation.rejected(number, error.message))
+            self._show(self.conversation.rejected(sent, error.message))
         else:
-            self._show(self.conversation.accepted(number, accepted.outcome, accepted.run_id))
+            self._show(self.conversation.accepted(sent, accepted.outcome, accepted.run_id))
 
     def cancel(self, run_id: UUID) -> None:
         self._show([Block(BlockKind.NOTE, "Cancelling the run. Press Ctrl-C again to quit.")])

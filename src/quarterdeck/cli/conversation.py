@@ -98,8 +98,6 @@ class QueuedInput(Struct, eq=False):
     """An input that no run has read yet."""
 
     text: str
-    # Numbers the inputs of this client. None: sent by another client, or earlier.
-    number: int | None = None
     from_another_client: bool = False
     # None until the log has the input.
     input_id: str | None = None
@@ -188,7 +186,6 @@ class Conversation:
         self.uploads: dict[str, str] = {}
         # Inputs of this client that the log does not have yet.
         self._unlogged: list[QueuedInput] = []
-        self._last_number = 0
         self._interrupted_at: float | None = None
         # Whether Ctrl-C was pressed since the last message, with nothing to cancel.
         self._has_asked_to_quit = False
@@ -225,31 +222,27 @@ class Conversation:
 
     # --- actions of the user ---
 
-    def send(self, text: str, delivery: Delivery = Delivery.STEER) -> int:
+    def send(self, text: str, delivery: Delivery = Delivery.STEER) -> QueuedInput:
         self._interrupted_at, self._has_asked_to_quit = None, False
-        self._last_number += 1
-        attached = list(self.attachments.values())
+        sent = QueuedInput(text, delivery=delivery, attachments=list(self.attachments.values()))
         self.attachments = {}
-        sent = QueuedInput(text, self._last_number, delivery=delivery, attachments=attached)
         self.queued.append(sent)
         self._unlogged.append(sent)
-        return self._last_number
+        return sent
 
-    def accepted(self, number: int, outcome: Outcome, run_id: UUID) -> list[Block]:
+    def accepted(self, sent: QueuedInput, outcome: Outcome, run_id: UUID) -> list[Block]:
         """The server has accepted an input. The log may have shown that, and more, already."""
-        found = self._by_number(number)
-        if found is None or found.stage is not Stage.SENDING:
+        if sent not in self.unsent:
             return []
-        found.run_id = run_id
-        return self._set_stage(found, self._accept(run_id, found.delivery, steered=outcome is Outcome.STEERED))
+        sent.run_id = run_id
+        return self._set_stage(sent, self._accept(run_id, sent.delivery, steered=outcome is Outcome.STEERED))
 
-    def rejected(self, number: int, reason: str) -> list[Block]:
-        found = self._by_number(number)
-        if found is None:
+    def rejected(self, sent: QueuedInput, reason: str) -> list[Block]:
+        if sent not in self._unlogged:
             return []
-        self.queued.remove(found)
-        self._unlogged.remove(found)
-        return [*input_blocks(found), Block(BlockKind.WARNING, f"Not accepted: {reason}")]
+        self.queued.remove(sent)
+        self._unlogged.remove(sent)
+        return [*input_blocks(sent), Block(BlockKind.WARNING, f"Not accepted: {reason}")]
 
     def interrupted(self, now: float) -> CancelRun | Stay | Quit:
         """Ctrl-C. `now` is the monotonic clock in seconds."""
@@ -463,9 +456,6 @@ class Conversation:
     def _set_stage(self, found: QueuedInput, stage: Stage) -> list[Block]:
         found.stage = stage
         return [Block(BlockKind.PROGRESS, f"{stage}: {found.text}")]
-
-    def _by_number(self, number: int) -> QueuedInput | None:
-        return next((one for one in self._unlogged if one.number == number), None)
 
     def _by_input_id(self, event: Event) -> QueuedInput | None:
         input_id = event.data.get("input_id")
