@@ -9,18 +9,9 @@ from uuid import UUID
 
 import typer
 
+from quarterdeck.cli import find
 from quarterdeck.cli.connection import client_for, connect
-from quarterdeck.cli.find import (
-    AGENTS,
-    CREDENTIALS,
-    KEYS,
-    MCP_SERVERS,
-    SKILLS,
-    WEBHOOKS,
-    Listing,
-    prefix_range,
-    session_id,
-)
+from quarterdeck.cli.find import Listing, prefix_range, session_id
 from quarterdeck.cli.output import cell
 from quarterdeck.client import Client
 
@@ -69,12 +60,12 @@ def _names(listing: Listing) -> Complete:
     return _of_server(fetch)
 
 
-skills = _names(SKILLS[0])
-agents = _names(AGENTS[0])
-mcp_servers = _names(MCP_SERVERS)
-credentials = _names(CREDENTIALS)
-keys = _items(KEYS, lambda key: key.revoked_at is None)
-webhooks = _items(WEBHOOKS)
+skills = _names(find.SKILLS[0])
+agents = _names(find.AGENTS[0])
+mcp_servers = _names(find.MCP_SERVERS)
+credentials = _names(find.CREDENTIALS)
+keys = _items(find.KEYS, lambda key: key.revoked_at is None)
+webhooks = _items(find.WEBHOOKS)
 
 
 @_of_server

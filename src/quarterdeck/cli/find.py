@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
+from types import SimpleNamespace
 from typing import Any, TypeVar
 from unicodedata import normalize
 from uuid import UUID
@@ -99,21 +100,13 @@ def _runs(session: UUID) -> Listing:
     return Listing("run", partial(_list_below, Client.list_session_runs, session))
 
 
-class _User(Struct, frozen=True):
-    id: UUID
-    names: Sequence[str | None]
-
-
-class _Users(Struct, frozen=True):
-    items: list[_User]
-    next_cursor: UUID | None
-
-
-def _list_users(client: Client, **given: Any) -> _Users:
+def _list_users(client: Client, **given: Any) -> SimpleNamespace:
+    """Members by the ID of the user, with email address and display name as names."""
     found = client.list_members(**given)
     users = [one.user for one in found.items]
-    items = [_User(one.user_id, (one.primary_email or one.display_name, one.display_name)) for one in users]
-    return _Users(items, found.next_cursor)
+    names = {one.user_id: (one.primary_email or one.display_name, one.display_name) for one in users}
+    items = [SimpleNamespace(id=user_id, names=each) for user_id, each in names.items()]
+    return SimpleNamespace(items=items, next_cursor=found.next_cursor)
 
 
 SKILLS = _archivable("skill", Client.list_skills)
