@@ -100,7 +100,13 @@ def resolve(
     """Answer an action. The first answer counts."""
     decisions = {"allow": allow, "deny": deny, "retry": retry, "done": done, "failed": failed}
     decisions |= {"raise": raise_, "stop": stop}
-    options = {"message": message, "arguments": arguments, "remember": remember, "result": result, "error": error}
+    options: dict[str, Any] = {
+        "message": message,
+        "arguments": arguments,
+        "remember": remember,
+        "result": result,
+        "error": error,
+    }
     options |= {"max_tokens": max_tokens, "max_cost_usd": max_cost_usd}
     answer = {name: value for name, value in options.items() if value is not None and value is not False}
     decision = _decision([name for name, given in decisions.items() if given], answer)
@@ -138,7 +144,7 @@ def _options(names: list[str]) -> str:
 
 def _body(decision: str | None, answer: dict[str, Any]) -> dict[str, Any]:
     """The fields of the API."""
-    body = {} if decision is None else {"decision": decision}
+    body: dict[str, Any] = {} if decision is None else {"decision": decision}
     for name, value in answer.items():
         match name:
             case "remember":

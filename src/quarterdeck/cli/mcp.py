@@ -11,7 +11,7 @@ from quarterdeck.cli.errors import CliError, ExitCode
 from quarterdeck.cli.options import Limit, Yes, argument, check_either, confirm, flag, line, option, or_unset
 from quarterdeck.cli.output import Page, Result, cell, created_text, date_text, print_facts, print_table, say
 from quarterdeck.client import Client
-from quarterdeck.client.models import McpCheckBody, McpServerBody, McpToolBody
+from quarterdeck.client.models import McpCheckBody, McpServerBody, McpServerDetailBody, McpToolBody
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -92,7 +92,7 @@ def check(client: Client, server: McpServerId) -> Result:
     return Result(found, lambda: _print_check(found), exit_code=0 if found.ok else ExitCode.UNSUCCESSFUL)
 
 
-def _print_server(server: McpServerBody) -> None:
+def _print_server(server: McpServerDetailBody) -> None:
     print_facts(
         [
             ("server", server.id),
