@@ -100,14 +100,8 @@ def resolve(
     """Answer an action. The first answer counts."""
     decisions = {"allow": allow, "deny": deny, "retry": retry, "done": done, "failed": failed}
     decisions |= {"raise": raise_, "stop": stop}
-    options: dict[str, Any] = {
-        "message": message,
-        "arguments": arguments,
-        "remember": remember,
-        "result": result,
-        "error": error,
-    }
-    options |= {"max_tokens": max_tokens, "max_cost_usd": max_cost_usd}
+    options: dict[str, Any] = {"message": message, "arguments": arguments, "remember": remember, "result": result}
+    options |= {"error": error, "max_tokens": max_tokens, "max_cost_usd": max_cost_usd}
     answer = {name: value for name, value in options.items() if value is not None and value is not False}
     decision = _decision([name for name, given in decisions.items() if given], answer)
     body = _body(decision, answer)

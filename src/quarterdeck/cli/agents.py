@@ -9,7 +9,8 @@ import typer
 from quarterdeck.cli import find, versioned
 from quarterdeck.cli.agent_folder import TEMPLATES, configuration, read_agent_folder
 from quarterdeck.cli.commands import command
-from quarterdeck.cli.options import AgentId, FromDay, Limit, ToDay, argument, file_name, flag, line
+from quarterdeck.cli.connection import open_client
+from quarterdeck.cli.options import AgentId, AsJson, FromDay, Limit, Profile, ToDay, argument, file_name, flag, line
 from quarterdeck.cli.output import (
     Page,
     Result,
@@ -51,31 +52,33 @@ def init(folder: Annotated[str, argument("DIR", "Folder of the agent. Created if
     versioned.write_templates(Path(folder), TEMPLATES)
 
 
-@command(app)
+@app.command()
 def push(
-    client: Client,
     agent: AgentId,
     folder: Annotated[str, argument("DIR", "Folder of the agent.", parser=file_name)],
     create: Annotated[bool, flag("--create", "Create the agent if it does not exist.")] = False,
     force: Annotated[bool, flag("--force", "Push even if nothing has changed.")] = False,
-) -> Result:
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
     """Push a folder as the next version of an agent. It is checked first."""
     found = read_agent_folder(Path(folder))
     if found.is_template and not force:
         raise versioned.refused(f"{folder} is the unchanged template of `qd agents init`")
-    target = find.or_none(find.agent, client, agent) if create else find.agent(client, agent)
-    fields = configuration(client, found)
-    if target is not None and not force:
-        _check_changed(client, target, fields)
-    if target is None:
-        given = msgspec.convert(msgspec.to_builtins(fields), AgentConfiguration)
-        # Agent and version in one request, so that none is left without the other.
-        target = client.create_agent(name=line(agent), version=given)
-        pushed = client.get_agent_version(target.id, 1)
-    else:
-        pushed = client.push_agent_version(target.id, **fields)
+    with open_client(profile) as client:
+        target = find.or_none(find.agent, client, agent) if create else find.agent(client, agent)
+        fields = configuration(client, found)
+        if target is not None and not force:
+            _check_changed(client, target, fields)
+        if target is None:
+            given = msgspec.convert(msgspec.to_builtins(fields), AgentConfiguration)
+            # Agent and version in one request, so that none is left without the other.
+            target = client.create_agent(name=line(agent), version=given)
+            pushed = client.get_agent_version(target.id, 1)
+        else:
+            pushed = client.push_agent_version(target.id, **fields)
     text = f"pushed {target.name} version {pushed.version}"
-    return Result(pushed, text, hint=versioned.pinned_hint(target, "agents"))
+    Result(pushed, text, hint=versioned.pinned_hint(target, "agents")).print(as_json=as_json)
 
 
 @command(app)

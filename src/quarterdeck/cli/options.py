@@ -199,12 +199,13 @@ AgentOption = Annotated[
 
 
 def confirm(question: str | Callable[[], str], *, yes: bool) -> None:
-    """A question that takes a request is a function, which is called only if the user is asked."""
+    """A question that takes a request is a function, which is called only without `--yes`."""
     if yes:
         return
+    asked = question if isinstance(question, str) else question()
     if not sys.stdin.isatty():
         raise CliError("This can't be undone. Use --yes to confirm without a terminal.")
-    typer.confirm(printable(question if isinstance(question, str) else question()), abort=True, err=True)
+    typer.confirm(printable(asked), abort=True, err=True)
 
 
 def expiration(at: datetime | None, after: timedelta | None) -> datetime | None:

@@ -12,8 +12,21 @@ import typer
 
 from quarterdeck.cli import find, versioned
 from quarterdeck.cli.commands import command
+from quarterdeck.cli.connection import open_client
 from quarterdeck.cli.errors import CliError, ExitCode
-from quarterdeck.cli.options import AsJson, Limit, SkillId, Yes, argument, confirm, file_name, flag, line, option
+from quarterdeck.cli.options import (
+    AsJson,
+    Limit,
+    Profile,
+    SkillId,
+    Yes,
+    argument,
+    confirm,
+    file_name,
+    flag,
+    line,
+    option,
+)
 from quarterdeck.cli.output import (
     Page,
     Result,
@@ -86,18 +99,19 @@ def lint(folder: Folder, as_json: AsJson = False) -> None:
     Result(record, lambda: _print_report(folder, report), exit_code=exit_code).print(as_json=as_json)
 
 
-@command(app)
+@app.command()
 def push(
-    client: Client,
     skill: SkillId,
     folder: Folder,
     create: Annotated[bool, flag("--create", "Create the skill if it does not exist.")] = False,
     force: Annotated[
         bool, flag("--force", "Skip all checks, also those for unchanged content and for another name.")
     ] = False,
-) -> Result:
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
     """Push a folder or archive as the next version of a skill. It is checked first, as by `qd skills lint`."""
-    with open_archive(folder) as archive:
+    with open_archive(folder) as archive, open_client(profile) as client:
         bundle = None if force else _checked_bundle(folder)
         target = find.or_none(find.skill, client, skill) if create else find.skill(client, skill)
         if bundle is not None:
@@ -110,7 +124,7 @@ def push(
             hint = f" The skill {target.name} exists but has no versions." if target.latest_version is None else ""
             raise CliError(error.message + hint) from None
     text = f"pushed {target.name} version {pushed.version} ({size(pushed.bundle_bytes)})"
-    return Result(pushed, text, hint=versioned.pinned_hint(target, "skills"))
+    Result(pushed, text, hint=versioned.pinned_hint(target, "skills")).print(as_json=as_json)
 
 
 @command(app)
