@@ -1,13 +1,8 @@
 """How a command for users comes about: of a function that takes a client and returns what the command prints.
 
-    @command(app)
-    def show(client: Client, webhook: WebhookId) -> Result:
-        \"\"\"Show a webhook.\"\"\"
-
-The other parameters of the function are the arguments and options of the command, as Typer reads them. A parameter
-whose type is a `Struct` stands for its fields. The command also has `--profile`, with which the client is opened, and
-`--json`. A function that returns None prints by itself, and its command has no `--json`.
-"""
+The other parameters of the function are the arguments and options, as Typer reads them. One whose type is a `Struct`
+stands for its fields. The command also has `--profile`, with which the client is opened, and `--json`. A function that
+returns None prints by itself, and its command has no `--json`."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -27,7 +22,11 @@ Function = TypeVar("Function", bound=CommandFunction)
 
 
 def command(app: typer.Typer, name: str | None = None) -> Callable[[Function], Function]:
-    """Adds a command to a group. Its name is that of the function, unless another is given."""
+    """Adds a command to a group. Its name is that of the function, unless another is given:
+
+    @command(app)
+    def show(client: Client, webhook: WebhookId) -> Result:
+    """
 
     def add(function: Function) -> Function:
         app.command(name)(with_client(function))
