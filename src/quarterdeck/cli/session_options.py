@@ -162,20 +162,15 @@ def session_fields(client: Client, given: SessionOptions, removals: Removals | N
     asked = {name: parts for name, parts in _REMOVALS.items() if getattr(removed, name)}
     for name, (excluded, _, _) in asked.items():
         check_either(f"--{excluded.replace('_', '-')}", getattr(given, excluded), f"--{name.replace('_', '-')}", True)
-    settings = ("temperature", "max_output_tokens", "reasoning_effort")
-    run_limits = {"max_cost_usd": given.max_cost_usd, "max_tokens": given.max_tokens}
-    session_limits = {"max_cost_usd": given.session_max_cost_usd, "max_tokens": given.session_max_tokens}
-    limits = [_given(each, all_of_them=removed.no_limits) for each in (run_limits, session_limits)]
     fields = {
         "title": given.title,
         "model": given.model,
         "instructions": _instructions(given),
-        "settings": _given({name: getattr(given, name) for name in settings}, all_of_them=removed.default_settings)
-        or None,
+        "settings": _settings(given, reset=removed.default_settings) or None,
         "tool_policy": dict(given.policy) if given.policy else None,
         "client_tools": None if given.tools is None else _client_tools(given.tools),
         "output_schema": given.output_schema,
-        "limits": {"run": limits[0], "session": limits[1]} if any(limits) else None,
+        "limits": _limits(given, remove_others=removed.no_limits),
         "inherit": removed.inherit or None,
         "agent": None if given.agent is None else agent(client, given.agent),
         "skills": [skill(client, each) for each in given.skill or []] or None,
@@ -187,8 +182,20 @@ def session_fields(client: Client, given: SessionOptions, removals: Removals | N
     return found
 
 
-def _given(fields: dict[str, Any], *, all_of_them: bool = False) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None or all_of_them}
+def _given(fields: dict[str, Any], *, with_none: bool = False) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None or with_none}
+
+
+def _settings(given: SessionOptions, *, reset: bool) -> dict[str, Any]:
+    names = ("temperature", "max_output_tokens", "reasoning_effort")
+    return _given({name: getattr(given, name) for name in names}, with_none=reset)
+
+
+def _limits(given: SessionOptions, *, remove_others: bool) -> dict[str, Any] | None:
+    run = {"max_cost_usd": given.max_cost_usd, "max_tokens": given.max_tokens}
+    session = {"max_cost_usd": given.session_max_cost_usd, "max_tokens": given.session_max_tokens}
+    run, session = _given(run, with_none=remove_others), _given(session, with_none=remove_others)
+    return {"run": run, "session": session} if run or session else None
 
 
 def agent(client: Client, given: str) -> AgentReference:
