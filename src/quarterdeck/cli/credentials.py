@@ -94,8 +94,6 @@ def _secret(file: str | None) -> str:
             found = getpass("Secret: ", sys.stderr)
     except UnicodeDecodeError:
         raise CliError("The secret is not valid UTF-8") from None
-    except OSError as error:
-        raise CliError(f"{file}: {error.strerror}") from None
     found = found.removesuffix("\n").removesuffix("\r")
     if not found.strip():
         raise CliError("No secret given. Enter it at the prompt, pipe it in, or use --secret-file.")
