@@ -8,7 +8,7 @@ from copy import copy
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
-import httpx
+import httpx2
 
 from quarterdeck.client import requests, transport
 from quarterdeck.client.calls import AsyncFetch, Call, Cursor, Item, Policy, Response, Retry
@@ -146,7 +146,7 @@ class AsyncConnection:
         except ConnectionFailed as error:
             return error
 
-    async def _receive(self, response: httpx.Response, download: Download | None = None) -> Response:
+    async def _receive(self, response: httpx2.Response, download: Download | None = None) -> Response:
         headers = dict(response.headers)
         if download is not None and response.is_success:
             download.start(headers)

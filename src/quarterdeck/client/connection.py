@@ -10,7 +10,7 @@ from copy import copy
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
-import httpx
+import httpx2
 
 from quarterdeck.client import requests, transport
 from quarterdeck.client.calls import Call, Cursor, Fetch, Item, Policy, Response, Retry
@@ -145,7 +145,7 @@ class Connection:
         except ConnectionFailed as error:
             return error
 
-    def _receive(self, response: httpx.Response, download: Download | None = None) -> Response:
+    def _receive(self, response: httpx2.Response, download: Download | None = None) -> Response:
         headers = dict(response.headers)
         if download is not None and response.is_success:
             download.start(headers)

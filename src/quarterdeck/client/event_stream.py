@@ -15,7 +15,7 @@ from quarterdeck.client.models import Delta, Event, EventType, ModelRetry
 from quarterdeck.client.requests import Id, Operation
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
 
 EVENT_STREAM = "text/event-stream"
 PAGE_LIMIT = 200
@@ -120,7 +120,7 @@ class EventFollower:
         self.operation = operation
         self.last_id = after
         # The open stream, so that another thread can interrupt it.
-        self.response: httpx.Response | None = None
+        self.response: httpx2.Response | None = None
         self._reconnects = reconnects
         self._on_retry = on_retry
         self._retry_seconds = _RETRY_SECONDS
