@@ -43,7 +43,7 @@ class FilesInMemory(SkillReader):
     async def files(self, skill: RunSkill) -> Files:
         return [SkillFile(name, len(data), "", False) for name, data in sorted(FILES.items())]
 
-    async def read(self, skill: RunSkill, files: Files, file: SkillFile, max_bytes: int) -> bytes:
+    async def read(self, file: SkillFile, max_bytes: int) -> bytes:
         return FILES[file.path][:max_bytes]
 
 
@@ -56,7 +56,7 @@ class Unreadable(FilesInMemory):
     def __init__(self, fault: Exception) -> None:
         self._fault = fault
 
-    async def read(self, skill: RunSkill, files: Files, file: SkillFile, max_bytes: int) -> bytes:
+    async def read(self, file: SkillFile, max_bytes: int) -> bytes:
         raise self._fault
 
 

@@ -6,8 +6,7 @@ is seen in the stores themselves: a move that was interrupted continues when it 
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 from typing import IO
@@ -19,12 +18,10 @@ from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.model import PIECE_BYTES, Blob, StoredBlob
 from quarterdeck.blobs.service import open_spool
 from quarterdeck.core.ids import new_id
-from quarterdeck.db.database import Connection, Database
+from quarterdeck.db.database import Database
 
 # Called with the bytes done and the total.
 Progress = Callable[[int, int], None]
-# Blobs that are derived from others, with this first byte: their name is not the SHA-256 of their content.
-FindDerived = Callable[[Connection, int], Awaitable[list[Blob]]]
 
 _PARTS = 256
 
@@ -64,14 +61,14 @@ class Move:
         self._moved = Moved()
         self._done_bytes = 0
 
-    async def run(self, find_derived: FindDerived, concurrency: int, progress: Progress) -> Moved:
+    async def run(self, concurrency: int, progress: Progress) -> Moved:
         """Up to `concurrency` blobs are copied at the same time."""
         total = await self._database.read(store.total_bytes)
         slots = asyncio.Semaphore(concurrency)
 
         async def move(first_byte: int) -> None:
             async with slots:
-                await self._move_part(first_byte, find_derived, lambda done: progress(done, max(done, total)))
+                await self._move_part(first_byte, lambda done: progress(done, max(done, total)))
 
         tasks = [asyncio.create_task(move(first_byte)) for first_byte in range(_PARTS)]
         try:
@@ -82,22 +79,14 @@ class Move:
             await asyncio.gather(*tasks, return_exceptions=True)
         return self._moved
 
-    async def _move_part(self, first_byte: int, find_derived: FindDerived, progress: Callable[[int], None]) -> None:
+    async def _move_part(self, first_byte: int, progress: Callable[[int], None]) -> None:
         # The stores before the rows: whatever is in a store has had its row before.
         new, old = await self._new.sizes(first_byte), await self._old.sizes(first_byte)
         stored = await self._database.read(lambda connection: store.starting_with(connection, first_byte))
-        derived = await self._database.read(lambda connection: find_derived(connection, first_byte))
-        self._moved.unknown += len(old.keys() - {one.blob for one in stored} - set(derived))
+        self._moved.unknown += len(old.keys() - {one.blob for one in stored})
         for one in stored:
             self._count(one, await self._move(one, in_new=new.get(one.blob) == one.bytes, in_old=one.blob in old))
             progress(self._done_bytes)
-        for blob in derived:
-            if blob in old:
-                # Missing: another move has moved it, or it was deleted with its archive.
-                with suppress(FileNotFoundError):
-                    if new.get(blob) != old[blob]:
-                        await self._copy(blob, None)
-                await self._delete(blob)
 
     async def _move(self, stored: StoredBlob, *, in_new: bool, in_old: bool) -> MoveOutcome:
         blob = stored.blob
@@ -105,7 +94,7 @@ class Move:
             if not await self._database.statement(lambda c: store.touch_stored(c, blob), repeatable=True):
                 return MoveOutcome.GONE
             try:
-                if not await self._copy(blob, blob.sha256):
+                if not await self._copy(blob):
                     return MoveOutcome.DAMAGED
             except FileNotFoundError:
                 # Another move has moved it.
@@ -126,11 +115,10 @@ class Move:
             return MoveOutcome.PRESENT
         return MoveOutcome.MISSING if is_used else MoveOutcome.GONE
 
-    async def _copy(self, blob: Blob, expected_sha256: str | None) -> bool:
+    async def _copy(self, blob: Blob) -> bool:
         """False: the content has another SHA-256."""
         with open_spool(self._spool) as spool:
-            sha256 = await asyncio.to_thread(self._read, blob, spool)
-            if expected_sha256 not in (None, sha256):
+            if await asyncio.to_thread(self._read, blob, spool) != blob.sha256:
                 return False
             await self._new.put(blob.sha256, blob.generation, spool)
         return True

@@ -1,7 +1,9 @@
 """Stores contents as blobs, and reads them."""
 
+import asyncio
+import hashlib
 import tempfile
-from collections.abc import AsyncGenerator, Hashable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 from uuid import UUID
@@ -10,13 +12,17 @@ from msgspec import Struct
 
 from quarterdeck.blobs import store
 from quarterdeck.blobs.blob_store import BlobStore
-from quarterdeck.blobs.model import Blob
+from quarterdeck.blobs.model import Blob, DamagedBlob
 from quarterdeck.core import errors
 from quarterdeck.core.ids import new_id
 from quarterdeck.db.database import Connection, Database
 
 # How much of a download is in memory at a time.
 _PIECE_BYTES = 256 * 1024
+# So that many rows do not keep the event loop busy.
+_FIND_BATCH = 1_000
+# Blobs that are read at the same time, for one caller.
+_READS_AT_ONCE = 8
 
 
 class NewBlob(Struct, frozen=True):
@@ -42,20 +48,42 @@ async def put(database: Database, blobs: BlobStore, contents: Mapping[str, NewBl
     await blobs.put_all({blob: contents[blob.sha256].content for blob in touched})
 
 
-async def find(connection: Connection, sha256s: Iterable[str]) -> dict[str, Blob]:
+async def find(connection: Connection, sha256s: Sequence[str]) -> dict[str, Blob]:
     """The blobs that have a row, by SHA-256 in hex."""
-    found = await store.find(connection, [bytes.fromhex(sha256) for sha256 in sha256s])
-    return {blob.sha256: blob for blob in found}
+    found: dict[str, Blob] = {}
+    for start in range(0, len(sha256s), _FIND_BATCH):
+        batch = [bytes.fromhex(sha256) for sha256 in sha256s[start : start + _FIND_BATCH]]
+        found |= {blob.sha256: blob for blob in await store.find(connection, batch)}
+    return found
 
 
-async def pieces(blobs: BlobStore, blob: Blob, start: int, end: int) -> AsyncGenerator[bytes, None]:
-    """The bytes `start` to `end` of a blob that a row refers to. A reader holds one piece, however slow it is."""
+async def pieces(blobs: BlobStore, blob: Blob, size: int, start: int, end: int) -> AsyncGenerator[bytes, None]:
+    """The bytes `start` to `end` of a blob of `size` bytes that a row refers to. A reader holds one piece, however slow
+    it is. The last piece of a whole blob is returned only if the SHA-256 is right."""
+    digest = hashlib.sha256() if end - start == size else None
     for at in range(start, end, _PIECE_BYTES):
+        stop = min(at + _PIECE_BYTES, end)
         try:
-            piece = await blobs.read(blob.sha256, blob.generation, at, min(at + _PIECE_BYTES, end))
+            piece = await blobs.read(blob.sha256, blob.generation, at, stop)
         except FileNotFoundError as fault:
             raise errors.internal() from fault
+        if digest is not None:
+            digest.update(piece)
+            if stop == end and digest.hexdigest() != blob.sha256:
+                raise errors.internal() from DamagedBlob(blob.sha256)
         yield piece
+
+
+async def read_all(blobs: BlobStore, sizes: Mapping[Blob, int]) -> dict[str, bytes]:
+    """Whole blobs by SHA-256, which are in memory together."""
+    slots = asyncio.Semaphore(_READS_AT_ONCE)
+
+    async def read(blob: Blob, size: int) -> bytes:
+        async with slots:
+            return b"".join([piece async for piece in pieces(blobs, blob, size, 0, size)])
+
+    contents = await asyncio.gather(*(read(blob, size) for blob, size in sizes.items()))
+    return {blob.sha256: content for blob, content in zip(sizes, contents, strict=True)}
 
 
 # Deletes blobs that nothing refers to.

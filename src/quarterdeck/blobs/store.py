@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from quarterdeck.blobs.model import Blob, StoredBlob, sha256_range
+from quarterdeck.blobs.model import Blob, StoredBlob
 from quarterdeck.db.database import Connection
 
 _TOUCH = """
@@ -85,7 +85,8 @@ async def total_bytes(connection: Connection) -> int:
 
 async def starting_with(connection: Connection, first_byte: int) -> list[StoredBlob]:
     """All blobs whose SHA-256 has this first byte."""
-    rows = await (await connection.execute(_BETWEEN, sha256_range(first_byte))).fetchall()
+    first, last = bytes([first_byte]) + bytes(31), bytes([first_byte]) + b"\xff" * 31
+    rows = await (await connection.execute(_BETWEEN, (first, last))).fetchall()
     return [StoredBlob(Blob(sha256.hex(), generation), size) for sha256, generation, size in rows]
 
 

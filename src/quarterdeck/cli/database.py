@@ -31,7 +31,6 @@ from quarterdeck.db.roles import AppRole, privileges
 from quarterdeck.retention import Deleted, delete_expired
 from quarterdeck.server import embedded_postgres
 from quarterdeck.server.connections import embedded_max_connections
-from quarterdeck.skills.bundle_files import find_stored_blocks
 
 T = TypeVar("T")
 
@@ -225,6 +224,6 @@ async def _move(settings: Settings, url: str, old: BlobStore, new: BlobStore, *,
     await database.open()
     try:
         with progress_bar("Moving") as progress:
-            return await Move(database, old, new, spool, keep=keep).run(find_stored_blocks, concurrency, progress)
+            return await Move(database, old, new, spool, keep=keep).run(concurrency, progress)
     finally:
         await database.close()

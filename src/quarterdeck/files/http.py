@@ -81,6 +81,6 @@ async def download_file(
         size=file.body.bytes,
         file_name=safe_name(file.body.name),
         full_name=file.body.name,
-        pieces=partial(blobs.pieces, blob_store, file.blob),
+        pieces=partial(blobs.pieces, blob_store, file.blob, file.body.bytes),
     )
     return downloads.respond(request, content)

@@ -13,7 +13,7 @@ from typing import IO
 from msgspec import Struct
 
 from quarterdeck.blobs.blob_store import BlobStore
-from quarterdeck.blobs.model import PIECE_BYTES
+from quarterdeck.blobs.model import PIECE_BYTES, DamagedBlob
 from quarterdeck.blobs.service import open_spool
 from quarterdeck.sandbox.beneath import descriptor, make_folders, own
 from quarterdeck.sandbox.manifest import FileKind, ManifestFile, StoredFile, parents_of_all
@@ -38,10 +38,6 @@ _FETCHES = 8
 # Files that a thread writes before it takes others.
 _PART = 50
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-class DamagedContent(Exception):
-    """The store has another content than the manifest says."""
 
 
 class CheckoutTarget(Struct, frozen=True):
@@ -149,7 +145,7 @@ def _write_content(target: CheckoutTarget, file: ManifestFile, parent: int, name
             os.fchown(content.fileno(), target.owner, target.owner)
         os.fchmod(content.fileno(), file.mode)
     if digest.hexdigest() != file.sha256:
-        raise DamagedContent(file.path)
+        raise DamagedBlob(file.sha256)
 
 
 def _stored(file: ManifestFile) -> StoredFile:

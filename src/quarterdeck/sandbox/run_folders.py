@@ -4,21 +4,23 @@ import asyncio
 import os
 import re
 import secrets
+import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
 from msgspec import Struct
 
-from quarterdeck.blobs.model import Blob
-from quarterdeck.core.errors import ErrorKind, ServiceError
+from quarterdeck.blobs.model import Blob, DamagedBlob
 from quarterdeck.core.logging import log
 from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.adapter import SANDBOX_FOLDER, Sandbox
-from quarterdeck.sandbox.beneath import descriptor, reported
+from quarterdeck.sandbox.beneath import FOLDER_MODE, descriptor, reported
+from quarterdeck.sandbox.checkout import CheckoutTarget, checkout
 from quarterdeck.sandbox.folders import Folders
-from quarterdeck.sandbox.manifest import parents_of_all
+from quarterdeck.sandbox.manifest import FileKind, ManifestFile
 from quarterdeck.sandbox.model import Refusal
 from quarterdeck.sandbox.scan import RESERVED
 from quarterdeck.sandbox.session_folder import SessionFolder
@@ -81,36 +83,37 @@ class SkillFolders:
     async def _unpack(self, skill: RunSkill) -> Path:
         assert skill.archive is not None
         files = await self._reader.files(skill)
+        contents = await self._reader.find_contents(files)
+        wanted = [_manifest_file(file, contents[file.sha256]) for file in files]
         target = self._folders.skills / f"{skill.archive.sha256}-{secrets.token_hex(4)}"
+        stopped = threading.Event()
+
+        def check_out() -> None:
+            target.mkdir()
+            with descriptor(os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as folder:
+                os.fchmod(folder, FOLDER_MODE)
+                checkout(CheckoutTarget(folder, None, self._reader.blob_store, stopped.is_set), wanted, {})
+
         try:
-            await asyncio.to_thread(_make_files, target, files)
-            await self._reader.unpack(skill, files, {file.path: _Writer(target / file.path).write for file in files})
+            await self._folders.in_thread(check_out)
         except BaseException:
+            stopped.set()
             self._folders.remove_later(target)
             raise
         return target
 
 
-class _Writer:
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def write(self, piece: bytes) -> None:
-        # Opened each time: a bundle has up to ten thousand files.
-        with self._path.open("ab") as file:
-            file.write(piece)
-
-
-def _make_files(target: Path, files: list[SkillFile]) -> None:
-    """The paths were checked when the bundle was pushed."""
-    target.mkdir()
-    for file in files:
-        path = target / file.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-        path.chmod(0o755 if file.executable else 0o644)
-    for folder in ["", *parents_of_all(file.path for file in files)]:
-        (target / folder).chmod(0o755)
+def _manifest_file(file: SkillFile, content: Blob) -> ManifestFile:
+    return ManifestFile(
+        path=file.path,
+        kind=FileKind.FILE,
+        sha256=content.sha256,
+        generation=content.generation,
+        bytes=file.bytes,
+        mode=0o755 if file.executable else 0o644,
+        target=None,
+        modified_at=datetime.now(UTC),
+    )
 
 
 class MountedSkills:
@@ -132,9 +135,7 @@ class MountedSkills:
         if name not in self._held:
             try:
                 self._held[name] = await self._folders.hold(skill)
-            except ServiceError as fault:
-                if fault.kind is not ErrorKind.INTERNAL:
-                    raise
+            except (DamagedBlob, FileNotFoundError) as fault:
                 log.warning("a skill could not be unpacked", exc_info=fault)
                 raise Refusal(f'the files of "{RESERVED}/{name}" cannot be read.') from fault
         return self._held[name]

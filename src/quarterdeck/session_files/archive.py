@@ -57,7 +57,7 @@ class Archives:
                 continue
             assert file.generation is not None
             blob = Blob(file.sha256, file.generation)
-            async with aclosing(blobs.pieces(self._blob_store, blob, 0, file.bytes)) as content:
+            async with aclosing(blobs.pieces(self._blob_store, blob, file.bytes, 0, file.bytes)) as content:
                 async for piece in content:
                     yield piece
             yield bytes(-file.bytes % tarfile.BLOCKSIZE)

@@ -60,7 +60,7 @@ async def download_session_file(
         sha256=file.sha256,
         size=file.bytes,
         file_name=safe_name(query.path.rpartition("/")[2]),
-        pieces=partial(blobs.pieces, blob_store, Blob(file.sha256, file.generation)),
+        pieces=partial(blobs.pieces, blob_store, Blob(file.sha256, file.generation), file.bytes),
     )
     return downloads.respond(request, content)
 

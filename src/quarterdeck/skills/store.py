@@ -91,6 +91,16 @@ SELECT EXISTS (SELECT FROM session_skills k WHERE k.skill_id = s.id)
     OR EXISTS (SELECT FROM agent_version_skills k WHERE k.skill_id = s.id)
 FROM skills s WHERE s.workspace_id = %s AND s.id = %s
 """
+_ADD_CONTENTS = "INSERT INTO skill_version_contents (version_id, sha256) SELECT %s, unnest(%s::bytea[])"
+# By ctid, and not too many in one statement: a version has up to ten thousand contents.
+_DELETE_CONTENTS = """
+DELETE FROM skill_version_contents WHERE ctid = ANY (ARRAY(
+    SELECT c.ctid FROM skill_version_contents c
+    JOIN skill_versions v ON v.id = c.version_id JOIN skills s ON s.id = v.skill_id
+    WHERE s.workspace_id = %s AND s.id = %s LIMIT %s
+))
+"""
+_DELETE_BATCH = 50_000
 # In one statement: a skill refers to its default version, and versions refer to their skill.
 _DELETE = """
 WITH deleted AS (DELETE FROM skills WHERE workspace_id = %s AND id = %s RETURNING id)
@@ -192,14 +202,18 @@ async def is_in_use(connection: Connection, workspace_id: UUID, skill_id: UUID) 
 
 
 async def delete(connection: Connection, workspace_id: UUID, skill_id: UUID) -> None:
-    """With its versions. The sweep deletes archives that no other version uses."""
+    """With its versions. The sweep deletes contents that nothing else uses."""
+    values = (workspace_id, skill_id, _DELETE_BATCH)
+    while (await connection.execute(_DELETE_CONTENTS, values)).rowcount == _DELETE_BATCH:
+        pass
     await connection.execute(_DELETE, (workspace_id, skill_id))
 
 
 async def add_version(
     connection: Connection, version_id: UUID, workspace_id: UUID, skill_id: UUID, bundle: Bundle, user_id: UUID
 ) -> VersionedState | None:
-    """Returns the skill as it was before, or None if it was deleted. The version's number is `latest_version + 1`."""
+    """Returns the skill as it was before, or None if it was deleted. The version's number is `latest_version + 1`. The
+    archive and the contents of its files are in the store."""
     stored = (
         bytes.fromhex(bundle.manifest.archive_sha256),
         bundle.bundle_bytes,
@@ -207,4 +221,7 @@ async def add_version(
         msgspec.json.encode(bundle.manifest).decode(),
     )
     values = (workspace_id, skill_id, version_id, *stored, user_id)
-    return await fetch_record(connection, VersionedState, _ADD_VERSION, values)
+    before = await fetch_record(connection, VersionedState, _ADD_VERSION, values)
+    if before is not None:
+        await connection.execute(_ADD_CONTENTS, (version_id, [bytes.fromhex(sha256) for sha256 in bundle.starts]))
+    return before
