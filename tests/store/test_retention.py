@@ -16,6 +16,7 @@ from msgspec import Struct
 from quarterdeck.blobs import service as blobs
 from quarterdeck.blobs import store
 from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
+from quarterdeck.blobs.model import Blob
 from quarterdeck.blobs.service import NewBlob
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.ids import first_id_at, new_id
@@ -155,14 +156,14 @@ async def test_a_late_delete_cannot_reach_what_a_later_push_wrote(service: Servi
     """The object store may be slow: the same content that is pushed meanwhile has another name."""
     sha256 = bytes.fromhex(await service.put(bundle()))
 
-    async def condemn(connection: Connection) -> list[tuple[bytes, UUID]]:
+    async def condemn(connection: Connection) -> list[Blob]:
         await store.condemn(connection, sha256)
         return await store.condemned(connection, 10)
 
-    ((_, generation),) = await service.database.transaction(condemn, repeatable=True)
+    (condemned,) = await service.database.transaction(condemn, repeatable=True)
     await service.put(bundle())
     assert len(stored(tmp_path)) == 2
-    await service.blob_store.delete(sha256.hex(), generation)
+    await service.blob_store.delete(condemned)
     assert len(stored(tmp_path)) == 1
     assert (await service.delete_expired()).blobs == 1, "the condemned row is removed"
     assert [path.read_bytes() for path in stored(tmp_path)] == [bundle()]

@@ -65,7 +65,7 @@ async def test_changes_become_the_manifest(files: SessionFiles) -> None:
     assert (a.path, a.kind, a.bytes, a.mode, a.modified_at) == ("a", FileKind.FILE, 3, 0o755, NOW)
     assert a.sha256 == hashlib.sha256(b"one").hexdigest()
     assert a.generation is not None
-    assert await files.blobs.read(a.sha256, a.generation, 0, 3) == b"one"
+    assert await files.blobs.read(a.blob, 0, 3) == b"one"
     assert (b.path, b.kind, b.target, b.sha256, b.generation) == ("b/link", FileKind.LINK, "../a", None, None)
     assert (c.path, c.kind) == ("c", FileKind.FOLDER)
     assert await files.apply([await files.file("a", b"other")], ["b/link", "not there"]) == 2

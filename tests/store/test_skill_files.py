@@ -6,7 +6,7 @@ import random
 import tarfile
 from collections.abc import AsyncIterator
 from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 from obstore.store import MemoryStore
@@ -44,9 +44,9 @@ class CountingStore(BlobStore):
         super().__init__(inner._store, inner._folder)
         self.read_bytes = 0
 
-    async def read(self, sha256: str, generation: UUID, start: int, end: int) -> bytes:
+    async def read(self, blob: Blob, start: int, end: int) -> bytes:
         self.read_bytes += end - start
-        return await super().read(sha256, generation, start, end)
+        return await super().read(blob, start, end)
 
 
 @pytest.fixture(params=["folder", "object store"])
@@ -108,7 +108,7 @@ async def test_every_file_and_part_is_right(
         for count in (1, 1000, PIECE_BYTES - 3, PIECE_BYTES, PIECE_BYTES + 3):
             assert await reader.read(file, count) == data[:count], (file.path, count)
     archive = await found(database, bundle.manifest.archive_sha256)
-    assert await blob_store.read(archive.sha256, archive.generation, 0, bundle.bundle_bytes) == packed(CONTENTS)
+    assert await blob_store.read(archive, 0, bundle.bundle_bytes) == packed(CONTENTS)
 
 
 async def test_more_files_than_are_stored_at_once(
@@ -155,10 +155,10 @@ async def test_damaged_file_is_an_error_of_ours(
     bundle = await stored(database, blob_store, tmp_path, CONTENTS)
     file = next(file for file in bundle.manifest.files if file.path == path)
     blob = await found(database, file.sha256)
-    await blob_store.delete(blob.sha256, blob.generation)
+    await blob_store.delete(blob)
     if damage != "gone":
         left = CONTENTS[path][:-1] + b"?" if damage == "other" else CONTENTS[path][:-1]
-        await blob_store.put(blob.sha256, blob.generation, io.BytesIO(left))
+        await blob_store.put(blob, io.BytesIO(left))
     with pytest.raises(ServiceError) as fault:
         await reader.read(file, file.bytes)
     assert fault.value.kind in (ErrorKind.INTERNAL, ErrorKind.UNAVAILABLE)

@@ -4,9 +4,9 @@ import asyncio
 import hashlib
 import tempfile
 from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO
-from uuid import UUID
 
 from msgspec import Struct
 
@@ -64,7 +64,7 @@ async def pieces(blobs: BlobStore, blob: Blob, size: int, start: int, end: int) 
     for at in range(start, end, _PIECE_BYTES):
         stop = min(at + _PIECE_BYTES, end)
         try:
-            piece = await blobs.read(blob.sha256, blob.generation, at, stop)
+            piece = await blobs.read(blob, at, stop)
         except FileNotFoundError as fault:
             raise errors.internal() from fault
         if digest is not None:
@@ -102,20 +102,16 @@ async def sweep_blobs(database: Database, blobs: BlobStore, orphan_hours: int) -
             await store.condemn(connection, sha256)
         return len(condemned)
 
-    async def find_condemned(connection: Connection) -> list[tuple[bytes, UUID]]:
+    async def find_condemned(connection: Connection) -> list[Blob]:
         return await store.condemned(connection, _SWEEP_BATCH)
 
     while await database.transaction(condemn, repeatable=True):
         pass
     removed = 0
     while condemned := await database.read(find_condemned):
-        for sha256, generation in condemned:
-            await blobs.delete(sha256.hex(), generation)
-
-            async def forget(connection: Connection, sha256: bytes = sha256, generation: UUID = generation) -> None:
-                await store.forget(connection, sha256, generation)
-
-            await database.transaction(forget, repeatable=True)
+        for blob in condemned:
+            await blobs.delete(blob)
+            await database.statement(partial(store.forget, blob=blob), repeatable=True)
         removed += len(condemned)
     return removed
 

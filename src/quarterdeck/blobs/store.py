@@ -5,6 +5,7 @@ from uuid import UUID
 
 from quarterdeck.blobs.model import Blob, StoredBlob
 from quarterdeck.db.database import Connection
+from quarterdeck.db.records import Values, fetch_bool, fetch_column, fetch_int
 
 _TOUCH = """
 INSERT INTO blobs (sha256, generation, bytes) SELECT * FROM unnest(%s::bytea[], %s::uuid[], %s::bigint[])
@@ -43,17 +44,15 @@ async def touch(
     contents must be distinct. Sorted, so that two transactions do not wait for each other."""
     rows = sorted(zip(sha256s, generations, sizes, strict=True))
     values = [list(column) for column in zip(*rows, strict=True)] or [[], [], []]
-    found = await (await connection.execute(_TOUCH, values)).fetchall()
-    return [Blob(sha256.hex(), generation) for sha256, generation in found]
+    return await _fetch_blobs(connection, _TOUCH, values)
 
 
 async def find(connection: Connection, sha256s: Sequence[bytes]) -> list[Blob]:
-    rows = await (await connection.execute(_FIND, (list(sha256s),))).fetchall()
-    return [Blob(sha256.hex(), generation) for sha256, generation in rows]
+    return await _fetch_blobs(connection, _FIND, (list(sha256s),))
 
 
 async def old(connection: Connection, hours: int, count: int) -> list[bytes]:
-    return [row[0] for row in await (await connection.execute(_OLD, (hours, count))).fetchall()]
+    return await fetch_column(connection, _OLD, (hours, count))
 
 
 async def lock_unused(connection: Connection, sha256: bytes, hours: int) -> bool:
@@ -61,26 +60,23 @@ async def lock_unused(connection: Connection, sha256: bytes, hours: int) -> bool
     if (await connection.execute(_LOCK_OLD, (sha256, hours))).rowcount != 1:
         return False
     # A statement of its own: it must see a reference that was committed while the lock was waited for.
-    row = await (await connection.execute(_IN_USE, (sha256,))).fetchone()
-    return row is not None and not row[0]
+    return not await fetch_bool(connection, _IN_USE, (sha256,))
 
 
 async def condemn(connection: Connection, sha256: bytes) -> None:
     await connection.execute(_CONDEMN, (sha256,))
 
 
-async def condemned(connection: Connection, count: int) -> list[tuple[bytes, UUID]]:
-    return [(row[0], row[1]) for row in await (await connection.execute(_CONDEMNED, (count,))).fetchall()]
+async def condemned(connection: Connection, count: int) -> list[Blob]:
+    return await _fetch_blobs(connection, _CONDEMNED, (count,))
 
 
-async def forget(connection: Connection, sha256: bytes, generation: UUID) -> None:
-    await connection.execute(_FORGET, (sha256, generation))
+async def forget(connection: Connection, blob: Blob) -> None:
+    await connection.execute(_FORGET, (bytes.fromhex(blob.sha256), blob.generation))
 
 
 async def total_bytes(connection: Connection) -> int:
-    row = await (await connection.execute(_BYTES)).fetchone()
-    assert row is not None
-    return int(row[0])
+    return await fetch_int(connection, _BYTES)
 
 
 async def starting_with(connection: Connection, first_byte: int) -> list[StoredBlob]:
@@ -97,5 +93,9 @@ async def touch_stored(connection: Connection, blob: Blob) -> bool:
 
 
 async def is_used(connection: Connection, blob: Blob) -> bool:
-    row = await (await connection.execute(_IN_USE, (bytes.fromhex(blob.sha256),))).fetchone()
-    return row is not None and bool(row[0])
+    return await fetch_bool(connection, _IN_USE, (bytes.fromhex(blob.sha256),))
+
+
+async def _fetch_blobs(connection: Connection, query: str, values: Values) -> list[Blob]:
+    rows = await (await connection.execute(query, values)).fetchall()
+    return [Blob(sha256.hex(), generation) for sha256, generation in rows]

@@ -129,14 +129,9 @@ def _write(target: CheckoutTarget, file: ManifestFile, parent: int) -> Known:
 
 
 def _write_content(target: CheckoutTarget, file: ManifestFile, parent: int, name: str) -> None:
-    assert file.sha256 is not None
-    assert file.generation is not None
-    digest = hashlib.sha256()
-    with (
-        target.blobs.open(file.sha256, file.generation) as source,
-        os.fdopen(os.open(name, _CREATE, 0o600, dir_fd=parent), "wb") as content,
-    ):
-        while piece := source.read(PIECE_BYTES):
+    blob, digest = file.blob, hashlib.sha256()
+    with os.fdopen(os.open(name, _CREATE, 0o600, dir_fd=parent), "wb") as content:
+        for piece in target.blobs.pieces(blob):
             if target.stopped():
                 raise InterruptedError
             digest.update(piece)
@@ -144,8 +139,8 @@ def _write_content(target: CheckoutTarget, file: ManifestFile, parent: int, name
         if target.owner is not None:
             os.fchown(content.fileno(), target.owner, target.owner)
         os.fchmod(content.fileno(), file.mode)
-    if digest.hexdigest() != file.sha256:
-        raise DamagedBlob(file.sha256)
+    if digest.hexdigest() != blob.sha256:
+        raise DamagedBlob(blob.sha256)
 
 
 def _stored(file: ManifestFile) -> StoredFile:

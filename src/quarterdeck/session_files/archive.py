@@ -9,7 +9,6 @@ from contextlib import aclosing
 
 from quarterdeck.blobs import service as blobs
 from quarterdeck.blobs.blob_store import BlobStore
-from quarterdeck.blobs.model import Blob
 from quarterdeck.sandbox.manifest import FileKind, Manifest, ManifestFile
 
 # What is compressed at a time.
@@ -53,11 +52,9 @@ class Archives:
     async def _tar(self, manifest: Manifest) -> AsyncGenerator[bytes, None]:
         for file in manifest.files:
             yield _header(file)
-            if file.sha256 is None:
+            if file.kind is not FileKind.FILE:
                 continue
-            assert file.generation is not None
-            blob = Blob(file.sha256, file.generation)
-            async with aclosing(blobs.pieces(self._blob_store, blob, file.bytes, 0, file.bytes)) as content:
+            async with aclosing(blobs.pieces(self._blob_store, file.blob, file.bytes, 0, file.bytes)) as content:
                 async for piece in content:
                     yield piece
             yield bytes(-file.bytes % tarfile.BLOCKSIZE)

@@ -54,7 +54,7 @@ class AttachmentLoader:
 
     async def _read(self, blob: Blob, size: int) -> None:
         try:
-            data = await self._blob_store.read(blob.sha256, blob.generation, 0, size) if size else b""
+            data = await self._blob_store.read(blob, 0, size) if size else b""
         except (FileNotFoundError, ServiceError) as fault:
             log.warning("an attachment could not be read", exc_info=fault, extra=fields(sha256=blob.sha256))
             return
