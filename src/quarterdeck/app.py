@@ -38,7 +38,7 @@ from quarterdeck.events.hub import EventHub
 from quarterdeck.events.notifications import Notifier
 from quarterdeck.events.page_loader import PageLoader
 from quarterdeck.events.stream_slots import StreamSlots
-from quarterdeck.files.uploads import FileUploads
+from quarterdeck.files.service import FileUploads
 from quarterdeck.http.downloads import Downloads
 from quarterdeck.http.middleware import Middleware
 from quarterdeck.http.request_spans import RequestSpans

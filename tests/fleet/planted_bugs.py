@@ -24,7 +24,7 @@ from quarterdeck.events.model import NewEvent
 from quarterdeck.runs import action_rules, calls, lifecycle, lifecycle_store
 from quarterdeck.runs.lifecycle import Lease
 from quarterdeck.sandbox.manifest import FileChanges
-from quarterdeck.session_files import records as session_files
+from quarterdeck.session_files import service as session_files
 from quarterdeck.skills import store as skills
 from quarterdeck.worker import tool_calls
 

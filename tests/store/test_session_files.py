@@ -15,7 +15,7 @@ from quarterdeck.models.model import ToolResult
 from quarterdeck.runs import calls
 from quarterdeck.runs.lifecycle import Lease, Superseded
 from quarterdeck.sandbox.manifest import FileChanges, FileKind, InvalidPath, PathConflict
-from quarterdeck.session_files import records
+from quarterdeck.session_files import service
 from quarterdeck.sessions.service import purge_deleted_sessions
 from quarterdeck.worker import journal
 from tests.session_files import NOW, SessionFiles, session_files, stored_file, stored_folder, stored_link
@@ -127,7 +127,7 @@ async def test_changes_wait_for_an_input_that_adds_an_attachment(world: World, f
         attached = FileChanges([stored_file("attachments/x", b"attached")], [])
         recording = asyncio.create_task(record(files, lease, "c", "a"))
         await eventually(partial(is_waiting_for_lock, world))
-        assert await records.apply_changes(connection, files.session_id, attached) == 1
+        assert await service.apply_changes(connection, files.session_id, attached) == 1
     assert await recording == 2, "not the next revision after that of the worker's folder"
     assert await files.paths() == ["a", "attachments/x"]
 
@@ -143,7 +143,7 @@ async def test_a_fork_has_the_files_of_one_revision(world: World, files: Session
     async with await world.connect() as connection, connection.transaction():
         await lock_session(connection, files.session_id)
         changes = FileChanges([stored_file("a", b"after"), stored_file("c", b"after")], ["b"])
-        await records.apply_changes(connection, files.session_id, changes)
+        await service.apply_changes(connection, files.session_id, changes)
         during = UUID((await world.post(path, {})).json()["id"])
     after = UUID((await world.post(path, {})).json()["id"])
     first, second = await files.manifest(during), await files.manifest(after)

@@ -18,7 +18,7 @@ from quarterdeck.core.settings import FileSettings
 from quarterdeck.db.database import Database
 from quarterdeck.files import rules, service
 from quarterdeck.files.model import FileBody
-from quarterdeck.files.uploads import FileUploads
+from quarterdeck.files.service import FileUploads
 from quarterdeck.http.downloads import DownloadContent, Downloads, safe_name
 from quarterdeck.http.request import BYTES, Request
 
