@@ -121,7 +121,7 @@ async def change_skill(changes: Changes, call: Call[ChangeSkillBody], skill_id: 
         if rules.needs_free_name(state, new):
             await _check_name_free(connection, workspace_id, new.name)
         if changes:
-            await store.change(connection, workspace_id, skill_id, new.name, new.default_version, archived=new.archived)
+            await store.change(connection, workspace_id, skill_id, new)
         skill = await store.get(connection, workspace_id, skill_id)
         return Made(
             shown=skill,
@@ -303,11 +303,10 @@ async def files_of(connection: Connection, workspace_id: UUID, skill_id: UUID, v
 async def check_usable(connection: Connection, workspace_id: UUID, skill_id: UUID, version: int | None) -> None:
     """Raise if a session cannot add the skill. Sessions that already use an archived skill keep it. A usable skill
     cannot be deleted until the transaction ends."""
-    found = await store.usable(connection, workspace_id, skill_id)
-    if found is None:
+    state = await store.usable(connection, workspace_id, skill_id)
+    if state is None:
         raise errors.invalid("No such skill in this workspace.")
-    is_archived, latest_version = found
-    rules.check_usable(latest_version, version, is_archived=is_archived)
+    rules.check_usable(state.latest_version, version, is_archived=state.archived)
 
 
 async def _check_name_free(connection: Connection, workspace_id: UUID, name: str) -> None:
