@@ -125,7 +125,8 @@ INSERT INTO condemned_blobs (sha256, generation) VALUES (%(condemned)s, %(versio
 INSERT INTO skills (id, workspace_id, name, created_by, latest_version)
 VALUES (%(skill)s, %(workspace)s, %(name)s, %(user)s, 1);
 INSERT INTO skill_versions (id, skill_id, version, bundle_sha256, bundle_bytes, frontmatter, manifest, created_by)
-VALUES (%(version)s, %(skill)s, 1, %(blob)s, 1, json_build_object('name', %(name)s::text),
+VALUES (%(version)s, %(skill)s, 1, %(blob)s, 1,
+        json_build_object('name', %(name)s::text, 'description', %(name)s::text),
         '{"archive_sha256": "", "files": [], "unpacked_bytes": 0}', %(user)s);
 INSERT INTO skill_version_contents (version_id, sha256) VALUES (%(version)s, %(blob)s);
 INSERT INTO session_skills (session_id, position, skill_id, version) VALUES (%(session)s, 0, %(skill)s, 1);

@@ -6,7 +6,6 @@ from uuid import uuid4
 
 import pytest
 
-from quarterdeck.blobs.model import Blob
 from quarterdeck.core import errors
 from quarterdeck.db.database import Database
 from quarterdeck.events.model import NewEvent
@@ -32,7 +31,7 @@ FILES = {
     "zeros.txt": b"a\0b",
     "forms/a.md": b"Form A",
 }
-SKILL = RunSkill("pdf-tools", uuid4(), 3, uuid4(), "Fill in\n PDF forms.", Blob("ab" * 32, uuid4()))
+SKILL = RunSkill("pdf-tools", uuid4(), 3, uuid4(), "Fill in\n PDF forms.", "ab" * 32)
 Files = list[SkillFile]
 
 

@@ -10,6 +10,7 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import IO
 
+import msgspec
 from msgspec import Struct
 
 from quarterdeck.blobs.blob_store import BlobStore
@@ -144,15 +145,7 @@ def _write_content(target: CheckoutTarget, file: ManifestFile, parent: int, name
 
 
 def _stored(file: ManifestFile) -> StoredFile:
-    return StoredFile(
-        path=file.path,
-        kind=file.kind,
-        sha256=file.sha256,
-        bytes=file.bytes,
-        mode=file.mode,
-        target=file.target,
-        modified_at=file.modified_at,
-    )
+    return msgspec.convert(file, StoredFile, from_attributes=True)
 
 
 # Reads changed files for the store.

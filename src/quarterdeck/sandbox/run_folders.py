@@ -34,14 +34,15 @@ _MAX_NAME = 64
 
 
 class SkillFolders:
-    """Cache of unpacked skills of one worker. Keeps at most `kept` that no run uses."""
+    """Cache of the folders of skills of one worker, by the SHA-256 of their archives. Keeps at most `kept` that no run
+    uses."""
 
     def __init__(self, folders: Folders, reader: SkillReader, kept: int) -> None:
         self._folders = folders
         self._reader = reader
         self._kept = kept
-        self._unpacked: OrderedDict[Blob, asyncio.Task[Path]] = OrderedDict()
-        self._holders: Counter[Blob] = Counter()
+        self._unpacked: OrderedDict[str, asyncio.Task[Path]] = OrderedDict()
+        self._holders: Counter[str] = Counter()
 
     async def hold(self, skill: RunSkill) -> Path:
         """Until `release`."""
@@ -61,18 +62,18 @@ class SkillFolders:
                 self._unpacked.pop(archive, None)
             raise
 
-    def release(self, archives: Iterable[Blob]) -> None:
+    def release(self, archives: Iterable[str]) -> None:
         self._holders.subtract(archives)
         for archive in self.idle():
             if len(self._unpacked) <= self._kept:
                 break
             self.forget(archive)
 
-    def idle(self) -> list[Blob]:
+    def idle(self) -> list[str]:
         """Those that no run uses."""
         return [archive for archive in self._unpacked if self._holders[archive] <= 0]
 
-    def forget(self, archive: Blob) -> None:
+    def forget(self, archive: str) -> None:
         """Removes an unpacked skill, unless a run uses it."""
         task = self._unpacked.get(archive)
         if task is not None and task.done() and self._holders[archive] <= 0:
@@ -85,7 +86,7 @@ class SkillFolders:
         files = await self._reader.files(skill)
         contents = await self._reader.find_contents(files)
         wanted = [_manifest_file(file, contents[file.sha256]) for file in files]
-        target = self._folders.skills / f"{skill.archive.sha256}-{secrets.token_hex(4)}"
+        target = self._folders.skills / f"{skill.archive}-{secrets.token_hex(4)}"
         stopped = threading.Event()
 
         def check_out() -> None:

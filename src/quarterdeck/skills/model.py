@@ -129,7 +129,8 @@ class UsableVersion(Struct, frozen=True):
     version: int
     name: str
     description: str
-    archive: Blob
+    # Its SHA-256.
+    archive: str
 
 
 class FileChange(StrEnum):

@@ -24,8 +24,8 @@ class RunSkill(Struct, frozen=True):
     version: int
     workspace_id: UUID
     description: str = DELETED
-    # None: it was deleted since.
-    archive: Blob | None = None
+    # Its SHA-256. None: the skill was deleted since.
+    archive: str | None = None
 
 
 class SkillReader:

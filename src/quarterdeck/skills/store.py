@@ -9,7 +9,7 @@ from msgspec import Raw
 from quarterdeck.blobs.model import Blob
 from quarterdeck.core.versioned import VersionedState
 from quarterdeck.db.database import Connection
-from quarterdeck.db.records import VersionedRecords, VersionPages, fetch_bool, fetch_column, fetch_record
+from quarterdeck.db.records import VersionedRecords, VersionPages, fetch_bool, fetch_column, fetch_record, fetch_records
 from quarterdeck.skills.model import (
     Bundle,
     SkillBody,
@@ -54,19 +54,19 @@ WHERE s.workspace_id = %s AND v.skill_id = %s AND v.version = %s
 """
 # Leaves out a skill without a pinned version that has no version yet.
 _OF_SESSION = """
-SELECT v.skill_id, v.version, v.frontmatter->>'name', v.frontmatter->>'description', b.sha256, b.generation
+SELECT v.skill_id, v.version, v.frontmatter->>'name' AS name, v.frontmatter->>'description' AS description,
+       encode(v.bundle_sha256, 'hex') AS archive
 FROM session_skills u
 JOIN skills s ON s.id = u.skill_id
 JOIN skill_versions v ON v.skill_id = s.id AND v.version = coalesce(u.version, s.default_version, s.latest_version)
-JOIN blobs b ON b.sha256 = v.bundle_sha256
 WHERE u.session_id = %s ORDER BY u.position
 """
 _USED_VERSIONS = """
-SELECT v.skill_id, v.version, v.frontmatter->>'name', v.frontmatter->>'description', b.sha256, b.generation
+SELECT v.skill_id, v.version, v.frontmatter->>'name' AS name, v.frontmatter->>'description' AS description,
+       encode(v.bundle_sha256, 'hex') AS archive
 FROM unnest(%s::uuid[], %s::integer[]) AS u (skill_id, version)
 JOIN skills s ON s.id = u.skill_id AND s.workspace_id = %s
 JOIN skill_versions v ON v.skill_id = s.id AND v.version = u.version
-JOIN blobs b ON b.sha256 = v.bundle_sha256
 """
 _STORED_ARCHIVES = "SELECT DISTINCT bundle_sha256 FROM skill_versions WHERE bundle_sha256 = ANY (%s)"
 _IN_USE = """
@@ -123,7 +123,7 @@ async def usable(connection: Connection, workspace_id: UUID, skill_id: UUID) -> 
 
 
 async def of_session(connection: Connection, session_id: UUID) -> list[UsableVersion]:
-    return [_usable_version(*row) for row in await (await connection.execute(_OF_SESSION, (session_id,))).fetchall()]
+    return await fetch_records(connection, UsableVersion, _OF_SESSION, (session_id,))
 
 
 async def stored_archives(connection: Connection, sha256s: Sequence[str]) -> set[str]:
@@ -137,14 +137,7 @@ async def used_versions(
 ) -> list[UsableVersion]:
     """Those that exist, by skill and number, in any order."""
     values = ([skill_id for skill_id, _ in wanted], [number for _, number in wanted], workspace_id)
-    rows = await (await connection.execute(_USED_VERSIONS, values)).fetchall()
-    return [_usable_version(*row) for row in rows]
-
-
-def _usable_version(
-    skill_id: UUID, version: int, name: str, description: str, sha256: bytes, generation: UUID
-) -> UsableVersion:
-    return UsableVersion(skill_id, version, name, description, Blob(sha256.hex(), generation))
+    return await fetch_records(connection, UsableVersion, _USED_VERSIONS, values)
 
 
 async def lock_to_delete(connection: Connection, workspace_id: UUID, skill_id: UUID) -> VersionedState | None:

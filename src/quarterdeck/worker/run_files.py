@@ -165,14 +165,14 @@ class SessionFolders:
 
         async def read(connection: Connection) -> tuple[dict[UUID, int], set[str]]:
             revisions = await session_files.revisions(connection, [folder.session_id for folder in folders])
-            return revisions, await skills.stored_archives(connection, [archive.sha256 for archive in archives])
+            return revisions, await skills.stored_archives(connection, archives)
 
         revisions, stored = await self._database.read(read)
         for folder in folders:
             if folder.revision is None or folder.revision != revisions.get(folder.session_id):
                 self._folders.forget(folder)
         for archive in archives:
-            if archive.sha256 not in stored:
+            if archive not in stored:
                 self._skills.forget(archive)
         self._folders.remove_left()
 
