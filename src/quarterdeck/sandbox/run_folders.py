@@ -85,11 +85,11 @@ class SkillFolders:
         assert skill.archive is not None
         files = await self._reader.files(skill)
         contents = await self._reader.find_contents(files)
-        wanted = [_manifest_file(file, contents[file.sha256]) for file in files]
         target = self._folders.skills / f"{skill.archive}-{secrets.token_hex(4)}"
         stopped = threading.Event()
 
         def check_out() -> None:
+            wanted = [_manifest_file(file, contents[file.sha256]) for file in files]
             target.mkdir()
             with descriptor(os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as folder:
                 os.fchmod(folder, FOLDER_MODE)

@@ -32,22 +32,16 @@ class Archives:
     async def pieces(self, manifest: Manifest) -> AsyncGenerator[bytes, None]:
         compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP_FORMAT)
         loop = asyncio.get_running_loop()
-        async with aclosing(self._collected(manifest)) as collected:
-            async for piece in collected:
-                if compressed := await loop.run_in_executor(self._threads, compressor.compress, piece):
-                    yield compressed
-        yield compressor.flush()
-
-    async def _collected(self, manifest: Manifest) -> AsyncGenerator[bytes, None]:
-        """Small files together, so that each piece is worth a thread."""
         waiting = bytearray()
         async with aclosing(self._tar(manifest)) as pieces:
             async for piece in pieces:
                 waiting += piece
+                # Small files together, so that each piece is worth a thread.
                 if len(waiting) >= _PIECE_BYTES:
-                    yield bytes(waiting)
+                    if compressed := await loop.run_in_executor(self._threads, compressor.compress, bytes(waiting)):
+                        yield compressed
                     waiting.clear()
-        yield bytes(waiting)
+        yield compressor.compress(waiting) + compressor.flush()
 
     async def _tar(self, manifest: Manifest) -> AsyncGenerator[bytes, None]:
         for file in manifest.files:
