@@ -116,10 +116,9 @@ async def test_more_files_than_are_stored_at_once(
 ) -> None:
     many = {f"{number % 7}/{number}.txt": f"{number}\n".encode() for number in range(2_500)}
     bundle = await stored(database, blob_store, tmp_path, CONTENTS | many)
-    contents = await reader.find_contents(bundle.manifest.files)
-    assert contents.keys() == bundle.starts.keys()
-    sizes = {contents[file.sha256]: file.bytes for file in bundle.manifest.files if file.path in many}
-    assert sorted((await blobs.read_all(blob_store, sizes)).values()) == sorted(many.values())
+    assert (await reader.find_contents(bundle.manifest.files)).keys() == bundle.starts.keys()
+    sizes = {file.sha256: file.bytes for file in bundle.manifest.files if file.path in many}
+    assert sorted((await blobs.read_all(database, blob_store, sizes)).values()) == sorted(many.values())
 
 
 async def test_small_file_of_a_large_bundle_costs_its_own_bytes(

@@ -74,16 +74,19 @@ async def pieces(blobs: BlobStore, blob: Blob, size: int, start: int, end: int) 
         yield piece
 
 
-async def read_all(blobs: BlobStore, sizes: Mapping[Blob, int]) -> dict[str, bytes]:
-    """Whole blobs by SHA-256, which are in memory together."""
+async def read_all(
+    database: Database, blobs: BlobStore, sizes: Mapping[str, int], owner: Hashable = None
+) -> dict[str, bytes]:
+    """The contents of whole blobs that rows refer to, by SHA-256. They are in memory together."""
+    found = await database.read(lambda connection: find(connection, list(sizes)), owner=owner)
     slots = asyncio.Semaphore(_READS_AT_ONCE)
 
-    async def read(blob: Blob, size: int) -> bytes:
+    async def read(sha256: str, size: int) -> bytes:
         async with slots:
-            return b"".join([piece async for piece in pieces(blobs, blob, size, 0, size)])
+            return b"".join([piece async for piece in pieces(blobs, found[sha256], size, 0, size)])
 
-    contents = await asyncio.gather(*(read(blob, size) for blob, size in sizes.items()))
-    return {blob.sha256: content for blob, content in zip(sizes, contents, strict=True)}
+    contents = await asyncio.gather(*(read(sha256, size) for sha256, size in sizes.items()))
+    return dict(zip(sizes, contents, strict=True))
 
 
 # Deletes blobs that nothing refers to.

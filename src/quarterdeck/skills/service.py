@@ -268,13 +268,7 @@ async def diff_skill_versions(
     workspace_id = before.workspace_id
     async with uploads.comparing(workspace_id):
         comparison = await uploads.compare(workspace_id, lambda: compare(before.files, after.files, settings))
-        wanted = comparison.wanted
-
-        async def find(connection: Connection) -> dict[str, Blob]:
-            return await blobs.find(connection, list(wanted))
-
-        found = await database.read(find, owner=workspace_id)
-        contents = await blobs.read_all(blob_store, {found[sha256]: size for sha256, size in wanted.items()})
+        contents = await blobs.read_all(database, blob_store, comparison.wanted, workspace_id)
         return await uploads.compare(workspace_id, lambda: comparison.diff(query.base, query.head, contents))
 
 
