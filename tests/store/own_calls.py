@@ -316,7 +316,7 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: creation.ask_to_leave(c)
     yield lambda c, a, b: returns(creation.leaving(c), [])
     yield lambda c, a, b: blobs.touch(c, [a.blob], [new_id()], [1])
-    yield lambda c, a, b: returns(blobs.find(c, [a.blob, b"x"]), [Blob(a.blob.hex(), a.version)])
+    yield lambda c, a, b: returns(blobs.find(c, [a.blob.hex(), "78"]), [Blob(a.blob.hex(), a.version)])
     yield lambda c, a, b: returns(blobs.old(c, 24, 9), [])
     yield lambda c, a, b: returns(blobs.lock_unused(c, b.blob, 24), False)
     yield lambda c, a, b: returns(blobs.lock_unused(c, a.blob, 0), False)

@@ -52,8 +52,8 @@ async def find(connection: Connection, sha256s: Sequence[str]) -> dict[str, Blob
     """The blobs that have a row, by SHA-256 in hex."""
     found: dict[str, Blob] = {}
     for start in range(0, len(sha256s), _FIND_BATCH):
-        batch = [bytes.fromhex(sha256) for sha256 in sha256s[start : start + _FIND_BATCH]]
-        found |= {blob.sha256: blob for blob in await store.find(connection, batch)}
+        batch = await store.find(connection, sha256s[start : start + _FIND_BATCH])
+        found |= {blob.sha256: blob for blob in batch}
     return found
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from uuid import UUID
 
+import msgspec
+
 from quarterdeck.blobs.model import Blob, StoredBlob
 from quarterdeck.db.database import Connection
 from quarterdeck.db.records import Values, fetch_bool, fetch_column, fetch_int
@@ -12,7 +14,11 @@ INSERT INTO blobs (sha256, generation, bytes) SELECT * FROM unnest(%s::bytea[], 
 ON CONFLICT (sha256) DO UPDATE SET touched_at = clock_timestamp()
 RETURNING sha256, generation
 """
-_FIND = "SELECT sha256, generation FROM blobs WHERE sha256 = ANY (%s)"
+# A JSON text instead of an array: psycopg takes long to write arrays of many values.
+_FIND = """
+SELECT sha256, generation FROM blobs
+WHERE sha256 = ANY (ARRAY(SELECT decode(one, 'hex') FROM json_array_elements_text(%s::json) AS one))
+"""
 # db/functions/blobs.sql names all tables that refer to blobs. Foreign keys keep a blob that is missed there.
 _OLD = """
 SELECT b.sha256 FROM blobs b
@@ -47,8 +53,8 @@ async def touch(
     return await _fetch_blobs(connection, _TOUCH, values)
 
 
-async def find(connection: Connection, sha256s: Sequence[bytes]) -> list[Blob]:
-    return await _fetch_blobs(connection, _FIND, (list(sha256s),))
+async def find(connection: Connection, sha256s: Sequence[str]) -> list[Blob]:
+    return await _fetch_blobs(connection, _FIND, (msgspec.json.encode(sha256s).decode(),))
 
 
 async def old(connection: Connection, hours: int, count: int) -> list[bytes]:

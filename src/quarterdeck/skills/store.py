@@ -74,7 +74,11 @@ SELECT EXISTS (SELECT FROM session_skills k WHERE k.skill_id = s.id)
     OR EXISTS (SELECT FROM agent_version_skills k WHERE k.skill_id = s.id)
 FROM skills s WHERE s.workspace_id = %s AND s.id = %s
 """
-_ADD_CONTENTS = "INSERT INTO skill_version_contents (version_id, sha256) SELECT %s, unnest(%s::bytea[])"
+# A JSON text instead of an array: psycopg takes long to write arrays of many values.
+_ADD_CONTENTS = """
+INSERT INTO skill_version_contents (version_id, sha256)
+SELECT %s, decode(one, 'hex') FROM json_array_elements_text(%s::json) AS one
+"""
 # By ctid, and not too many in one statement: a version has up to ten thousand contents.
 _DELETE_CONTENTS = """
 DELETE FROM skill_version_contents WHERE ctid = ANY (ARRAY(
@@ -171,5 +175,6 @@ async def add_version(
     values = (workspace_id, skill_id, version_id, *stored, user_id)
     before = await fetch_record(connection, VersionedState, _ADD_VERSION, values)
     if before is not None:
-        await connection.execute(_ADD_CONTENTS, (version_id, [bytes.fromhex(sha256) for sha256 in bundle.starts]))
+        contents = msgspec.json.encode(list(bundle.starts)).decode()
+        await connection.execute(_ADD_CONTENTS, (version_id, contents))
     return before
