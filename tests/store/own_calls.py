@@ -315,7 +315,7 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield _next_turn
     yield lambda c, a, b: creation.ask_to_leave(c)
     yield lambda c, a, b: returns(creation.leaving(c), [])
-    yield lambda c, a, b: blobs.touch(c, [a.blob], [new_id()], [1])
+    yield lambda c, a, b: blobs.touch(c, {a.blob.hex(): 1})
     yield lambda c, a, b: returns(blobs.find(c, [a.blob.hex(), "78"]), [Blob(a.blob.hex(), a.version)])
     yield lambda c, a, b: returns(blobs.old(c, 24, 9), [])
     yield lambda c, a, b: returns(blobs.lock_unused(c, b.blob, 24), False)
@@ -383,7 +383,7 @@ async def _next_turn(c: RecordingConnection, a: Workspace, b: Workspace) -> None
 
 
 async def _condemn(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
-    [blob] = await blobs.touch(c, [b"x" * 32], [new_id()], [1])
+    [blob] = await blobs.touch(c, {"78" * 32: 1})
     await blobs.condemn(c, b"x" * 32)
     assert blob in await blobs.condemned(c, 9)
 

@@ -14,7 +14,6 @@ from quarterdeck.blobs import store
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.model import Blob, DamagedBlob
 from quarterdeck.core import errors
-from quarterdeck.core.ids import new_id
 from quarterdeck.db.database import Connection, Database
 
 # How much of a download is in memory at a time.
@@ -37,14 +36,8 @@ async def put(database: Database, blobs: BlobStore, contents: Mapping[str, NewBl
     may have come between the row and the content."""
     if not contents:
         return
-
-    async def touch(connection: Connection) -> list[Blob]:
-        sha256s = [bytes.fromhex(sha256) for sha256 in contents]
-        return await store.touch(
-            connection, sha256s, [new_id() for _ in contents], [one.bytes for one in contents.values()]
-        )
-
-    touched = await database.statement(touch, repeatable=True, owner=owner)
+    sizes = {sha256: one.bytes for sha256, one in contents.items()}
+    touched = await database.statement(lambda one: store.touch(one, sizes), repeatable=True, owner=owner)
     await blobs.put_all({blob: contents[blob.sha256].content for blob in touched})
 
 

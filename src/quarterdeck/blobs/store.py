@@ -1,7 +1,6 @@
 """SQL for blobs. A blob is in use while a row refers to it; `sweep_blobs` deletes unused ones."""
 
-from collections.abc import Sequence
-from uuid import UUID
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -9,12 +8,13 @@ from quarterdeck.blobs.model import Blob, StoredBlob
 from quarterdeck.db.database import Connection
 from quarterdeck.db.records import Values, fetch_bool, fetch_column, fetch_int
 
+# JSON texts instead of arrays: psycopg takes long to write arrays of many values.
 _TOUCH = """
-INSERT INTO blobs (sha256, generation, bytes) SELECT * FROM unnest(%s::bytea[], %s::uuid[], %s::bigint[])
+INSERT INTO blobs (sha256, generation, bytes)
+SELECT decode(one.key, 'hex'), gen_random_uuid(), one.value::bigint FROM json_each_text(%s::json) AS one
 ON CONFLICT (sha256) DO UPDATE SET touched_at = clock_timestamp()
 RETURNING sha256, generation
 """
-# A JSON text instead of an array: psycopg takes long to write arrays of many values.
 _FIND = """
 SELECT sha256, generation FROM blobs
 WHERE sha256 = ANY (ARRAY(SELECT decode(one, 'hex') FROM json_array_elements_text(%s::json) AS one))
@@ -43,14 +43,10 @@ _BETWEEN = "SELECT sha256, generation, bytes FROM blobs WHERE sha256 BETWEEN %s 
 _TOUCH_STORED = "UPDATE blobs SET touched_at = clock_timestamp() WHERE sha256 = %s AND generation = %s"
 
 
-async def touch(
-    connection: Connection, sha256s: Sequence[bytes], generations: Sequence[UUID], sizes: Sequence[int]
-) -> list[Blob]:
-    """The blobs under which contents are or will be stored, with the given generations where there was no row. The
-    contents must be distinct. Sorted, so that two transactions do not wait for each other."""
-    rows = sorted(zip(sha256s, generations, sizes, strict=True))
-    values = [list(column) for column in zip(*rows, strict=True)] or [[], [], []]
-    return await _fetch_blobs(connection, _TOUCH, values)
+async def touch(connection: Connection, sizes: Mapping[str, int]) -> list[Blob]:
+    """The blobs under which contents are or will be stored, with new generations where there was no row. Sorted, so
+    that two transactions do not wait for each other."""
+    return await _fetch_blobs(connection, _TOUCH, (msgspec.json.encode(dict(sorted(sizes.items()))).decode(),))
 
 
 async def find(connection: Connection, sha256s: Sequence[str]) -> list[Blob]:

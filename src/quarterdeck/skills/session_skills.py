@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from quarterdeck.blobs import service as blobs
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.model import Blob
-from quarterdeck.db.database import Connection, Database
+from quarterdeck.db.database import Database
 from quarterdeck.skills import service
 from quarterdeck.skills.model import SkillFile, UsableVersion
 
@@ -37,32 +37,22 @@ class SkillReader:
         """The same skills, with the description and the archive of those that still exist."""
         if not used:
             return []
-
-        async def read(connection: Connection) -> list[UsableVersion]:
-            [workspace_id] = {skill.workspace_id for skill in used}
-            return await service.used_versions(
-                connection, workspace_id, [(skill.skill_id, skill.version) for skill in used]
-            )
-
-        found = {version.skill_id: version for version in await self._database.read(read)}
+        [workspace_id] = {skill.workspace_id for skill in used}
+        wanted = [(skill.skill_id, skill.version) for skill in used]
+        versions = await self._database.read(lambda one: service.used_versions(one, workspace_id, wanted))
+        found = {version.skill_id: version for version in versions}
         return [_with_version(skill, found.get(skill.skill_id)) for skill in used]
 
     async def files(self, skill: RunSkill) -> list[SkillFile]:
         """Read for each call and not kept: a session may have a hundred skills with ten thousand files each."""
-
-        async def read(connection: Connection) -> list[SkillFile]:
-            return await service.files_of(connection, skill.workspace_id, skill.skill_id, skill.version)
-
-        return await self._database.read(read)
+        return await self._database.read(
+            lambda one: service.files_of(one, skill.workspace_id, skill.skill_id, skill.version)
+        )
 
     async def find_contents(self, files: Collection[SkillFile]) -> dict[str, Blob]:
         """By SHA-256. Raises FileNotFoundError if the skill was deleted and its contents, too."""
         wanted = {file.sha256 for file in files}
-
-        async def find(connection: Connection) -> dict[str, Blob]:
-            return await blobs.find(connection, list(wanted))
-
-        found = await self._database.read(find)
+        found = await self._database.read(lambda one: blobs.find(one, list(wanted)))
         if len(found) < len(wanted):
             raise FileNotFoundError
         return found
