@@ -98,13 +98,10 @@ async def sweep_blobs(database: Database, blobs: BlobStore, orphan_hours: int) -
             await store.condemn(connection, sha256)
         return len(condemned)
 
-    async def find_condemned(connection: Connection) -> list[Blob]:
-        return await store.condemned(connection, _SWEEP_BATCH)
-
     while await database.transaction(condemn, repeatable=True):
         pass
     removed = 0
-    while condemned := await database.read(find_condemned):
+    while condemned := await database.read(lambda one: store.condemned(one, _SWEEP_BATCH)):
         for blob in condemned:
             await blobs.delete(blob)
             await database.statement(partial(store.forget, blob=blob), repeatable=True)
