@@ -48,10 +48,21 @@ class SharedThreads:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
+class _Descriptor:
+    """Of a file that stays open as long as parts of it exist: a thread may still read them after a cancellation, when
+    others have closed the file and the number could mean another one."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.number = os.dup(file.fileno())
+
+    def __del__(self) -> None:
+        os.close(self.number)
+
+
 class _Part(io.RawIOBase):
     """A part of an open file, as a file of its own."""
 
-    def __init__(self, descriptor: int, start: int, size: int) -> None:
+    def __init__(self, descriptor: _Descriptor, start: int, size: int) -> None:
         self._descriptor = descriptor
         self._start = start
         self._size = size
@@ -69,7 +80,7 @@ class _Part(io.RawIOBase):
 
     def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
         count = max(0, min(len(buffer), self._size - self._at))
-        piece = os.pread(self._descriptor, count, self._start + self._at)
+        piece = os.pread(self._descriptor.number, count, self._start + self._at)
         buffer[: len(piece)] = piece
         self._at += len(piece)
         return len(piece)
@@ -84,7 +95,7 @@ class BundleUpload(Struct, frozen=True):
     def contents(self, bundle: Bundle) -> Iterator[dict[str, NewBlob]]:
         """The archive and the contents of its files by SHA-256, in batches."""
         # The contents are read by descriptor, so they must be in a file and not in memory.
-        descriptor = self.unpacked.fileno()
+        descriptor = _Descriptor(self.unpacked)
         self.unpacked.flush()
         sizes = {file.sha256: file.bytes for file in bundle.manifest.files}
         batch = {bundle.manifest.archive_sha256: NewBlob(self.archive, bundle.bundle_bytes)}
