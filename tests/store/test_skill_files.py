@@ -157,7 +157,7 @@ async def test_damaged_file_is_an_error_of_ours(
     await blob_store.delete(blob)
     if damage != "gone":
         left = CONTENTS[path][:-1] + b"?" if damage == "other" else CONTENTS[path][:-1]
-        await blob_store.put(blob, io.BytesIO(left))
+        await blob_store.put_all({blob: io.BytesIO(left)})
     with pytest.raises(ServiceError) as fault:
         await reader.read(file, file.bytes)
     assert fault.value.kind in (ErrorKind.INTERNAL, ErrorKind.UNAVAILABLE)

@@ -47,7 +47,7 @@ def files(folder: Path) -> list[Path]:
 
 
 async def put(blobs: BlobStore, archive: io.BytesIO | None = None) -> None:
-    await blobs.put(BLOB, archive or io.BytesIO(ARCHIVE))
+    await blobs.put_all({BLOB: archive or io.BytesIO(ARCHIVE)})
 
 
 async def test_stored_archive_is_the_only_file(blobs: BlobStore, folder: Path) -> None:

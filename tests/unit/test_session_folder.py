@@ -246,7 +246,7 @@ class Memory:
 
     async def put(self, contents: Mapping[str, NewBlob]) -> None:
         for sha256, one in contents.items():
-            await self.blobs.put(Blob(sha256, UUID(int=0)), one.content)
+            await self.blobs.put_all({Blob(sha256, UUID(int=0)): one.content})
             self.stored.add(sha256)
 
     def apply(self, changes: FileChanges) -> int:

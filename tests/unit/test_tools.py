@@ -12,7 +12,7 @@ from quarterdeck.events.model import NewEvent
 from quarterdeck.models.model import ToolCall, ToolResult
 from quarterdeck.runs.lifecycle import Lease
 from quarterdeck.sandbox.model import Refusal
-from quarterdeck.skills.model import BundleError, SkillFile
+from quarterdeck.skills.model import SkillFile
 from quarterdeck.skills.session_skills import RunSkill, SkillReader
 from quarterdeck.tools.built_in_tools import current_time
 from quarterdeck.tools.model import ToolSpec
@@ -138,8 +138,8 @@ async def test_errors_are_reported_to_the_model(name: str, arguments: dict[str, 
     assert "\0" not in told
 
 
-@pytest.mark.parametrize("fault", [FileNotFoundError(), errors.unavailable(), BundleError("it is damaged")])
-async def test_unreadable_archive_is_reported_to_the_model(fault: Exception) -> None:
+@pytest.mark.parametrize("fault", [FileNotFoundError(), errors.unavailable(), errors.internal()])
+async def test_unreadable_file_is_reported_to_the_model(fault: Exception) -> None:
     assert await call("read_skill_file", Unreadable(fault), skill="pdf-tools") == (
         "Error: the skill's files cannot be read at the moment."
     )

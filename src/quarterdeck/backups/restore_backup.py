@@ -73,7 +73,7 @@ class Restore:
         with open_spool(self._spool) as copy:
             for piece in self._counted(blob, progress):
                 copy.write(piece)
-            await self._blobs.put(blob, copy)
+            await self._blobs.put_all({blob: copy})
 
     def _delete_blob(self, blob: BlobEntry) -> None:
         # The error that ended the restore is reported, not this one.

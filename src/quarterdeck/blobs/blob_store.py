@@ -59,12 +59,9 @@ class BlobStore:
         # Subfolders whose directory entries are on the disk.
         self._synced: set[str] = set()
 
-    async def put(self, blob: Blob, content: IO[bytes]) -> None:
-        """Returns when the content would survive a power cut. The row that names it is committed after this."""
-        await self.put_all({blob: content})
-
     async def put_all(self, contents: Mapping[Blob, IO[bytes]]) -> None:
-        """As `put`. After an error, some of them may be stored."""
+        """Returns when the contents would survive a power cut. The rows that name them are committed after this. After
+        an error, some of them may be stored."""
         for content in contents.values():
             content.seek(0)
         if self._folder is not None:

@@ -109,7 +109,7 @@ class Move:
             if await asyncio.to_thread(self._read, blob, spool) != blob.sha256:
                 self._moved.damaged.append(blob.sha256)
                 return
-            await self._new.put(blob, spool)
+            await self._new.put_all({blob: spool})
         await self._delete(blob)
         self._moved.blobs += 1
         self._moved.bytes += stored.bytes
@@ -130,7 +130,7 @@ async def are_same(one: BlobStore, other: BlobStore, spool: Path) -> bool:
     """Whether two addresses name the same store, which no comparison of addresses tells."""
     blob = Blob(hashlib.sha256(b"").hexdigest(), new_id())
     with open_spool(spool) as empty:
-        await one.put(blob, empty)
+        await one.put_all({blob: empty})
     try:
         return await other.size(blob) is not None
     finally:

@@ -78,7 +78,7 @@ class _Part(io.RawIOBase):
         self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
         return self._at
 
-    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+    def readinto(self, buffer: memoryview, /) -> int:  # type: ignore[override]
         count = max(0, min(len(buffer), self._size - self._at))
         piece = os.pread(self._descriptor.number, count, self._start + self._at)
         buffer[: len(piece)] = piece
