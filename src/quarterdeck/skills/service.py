@@ -263,8 +263,12 @@ async def diff_skill_versions(
     skill_id: UUID,
     query: VersionsQuery,
 ) -> SkillDiffBody:
-    before = await find_version(access, call, skill_id, query.base)
-    after = await find_version(access, call, skill_id, query.head)
+    base, head = (_visible_version(call, skill_id, number) for number in (query.base, query.head))
+
+    async def lookup(connection: Connection, principal: Principal) -> tuple[StoredVersion, StoredVersion]:
+        return await base(connection, principal), await head(connection, principal)
+
+    before, after = await access.find(call, lookup)
     workspace_id = before.workspace_id
     async with uploads.comparing(workspace_id):
         comparison = await uploads.compare(workspace_id, lambda: compare(before.files, after.files, settings))
@@ -275,14 +279,11 @@ async def diff_skill_versions(
 async def find_skill_file(
     access: Access, call: Call[None], skill_id: UUID, version: int, path: str
 ) -> tuple[SkillFile, Blob]:
-    visible_version = _visible_version(call, skill_id, version)
-
-    async def lookup(connection: Connection, principal: Principal) -> tuple[SkillFile, Blob]:
-        files = (await visible_version(connection, principal)).files
-        file = errors.existing(next((file for file in files if file.path == path), None), "file")
+    async def show(connection: Connection, _: Principal, found: StoredVersion) -> tuple[SkillFile, Blob]:
+        file = errors.existing(next((file for file in found.files if file.path == path), None), "file")
         return file, (await blobs.find(connection, [file.sha256]))[file.sha256]
 
-    return await access.find(call, lookup)
+    return await access.read(call, _visible_version(call, skill_id, version), show)
 
 
 # For other packages, which use no store of this one.
