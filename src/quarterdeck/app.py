@@ -38,7 +38,7 @@ from quarterdeck.events.hub import EventHub
 from quarterdeck.events.notifications import Notifier
 from quarterdeck.events.page_loader import PageLoader
 from quarterdeck.events.stream_slots import StreamSlots
-from quarterdeck.files.uploads import FileUploads
+from quarterdeck.files.service import FileUploads
 from quarterdeck.http.downloads import Downloads
 from quarterdeck.http.middleware import Middleware
 from quarterdeck.http.request_spans import RequestSpans
@@ -51,7 +51,6 @@ from quarterdeck.sandbox.adapter import Sandbox
 from quarterdeck.sandbox.choice import SandboxOffer, find_sandbox, why_no_sandbox
 from quarterdeck.sandbox.model import SandboxUnavailable
 from quarterdeck.session_files.archive import Archives
-from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.uploads import Uploads
 
 
@@ -89,7 +88,6 @@ class Services:
         self.hub = EventHub(settings.database.session_url or url, settings.database, settings.stream)
         self.blobs = open_blob_store(settings.blob, settings.data_dir)
         self.uploads = Uploads(settings.bundle, spool_folder(settings.data_dir))
-        self.files = BundleFiles(self.database, self.blobs, settings.bundle, settings.data_dir, settings.bundle.scans)
         self.archives = Archives(self.blobs, settings.bundle.scans)
         self.sandbox = SandboxOffer(settings.sandbox)
         self.oauth_tokens = OAuthTokens(settings.credential, settings.mcp.allowed_addresses)
@@ -137,7 +135,6 @@ class Services:
             PageLoader: PageLoader(self.database),
             StreamSlots: StreamSlots(settings.stream, settings.http.connections),
             BlobStore: self.blobs,
-            BundleFiles: self.files,
             Uploads: self.uploads,
             SandboxOffer: self.sandbox,
             Archives: self.archives,
@@ -185,7 +182,6 @@ class Services:
                 await self._flush()
             await self.hub.close()
             self.uploads.close()
-            self.files.close()
             self.archives.close()
             await self.mcp_checks.close()
             self.oauth_tokens.close()

@@ -19,7 +19,6 @@ from quarterdeck.files.service import sweep_files
 from quarterdeck.insights.usage.service import sweep_usage
 from quarterdeck.sessions.expiry import expire_files, expire_logs
 from quarterdeck.sessions.service import purge_deleted_sessions
-from quarterdeck.skills.bundle_files import sweep_blocks
 from quarterdeck.webhooks.service import sweep_deliveries
 from quarterdeck.workspaces.service import retention_of_all
 
@@ -102,11 +101,7 @@ class _Sweep(Struct, frozen=True):
         return {"sessions": await purge_deleted_sessions(self.database)}
 
     async def _blobs(self) -> dict[str, int]:
-        """Blocks last: those of deleted bundles go in the same run."""
-        orphan_hours = self.settings.blob.orphan_hours
-        removed = await sweep_blobs(self.database, self.blobs, orphan_hours)
-        await sweep_blocks(self.database, self.blobs, orphan_hours)
-        return {"blobs": removed}
+        return {"blobs": await sweep_blobs(self.database, self.blobs, self.settings.blob.orphan_hours)}
 
     async def _deliveries(self) -> dict[str, int]:
         days = self.settings.webhook.keep_days

@@ -17,6 +17,7 @@ from quarterdeck.core.actors import ActorBody, Credential, CredentialKind
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID, new_id
 from quarterdeck.core.retention import RetentionDays
 from quarterdeck.core.settings import SubmitSettings
+from quarterdeck.core.versioned import VersionedState
 from quarterdeck.files import store as files
 from quarterdeck.insights.activity import service as activity_rules
 from quarterdeck.insights.activity import store as activity
@@ -90,6 +91,7 @@ def webhook_of(webhook: Workspace) -> WebhookBody:
     )
 
 
+TAKEN = VersionedState(revision=1, name="taken", latest_version=1, default_version=None, archived=True)
 TAKEN_TOOL = McpTool(name="taken", description="taken", parameters={})
 
 
@@ -174,7 +176,7 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: returns(agents.state(c, a.workspace, b.agent), None)
     yield lambda c, a, b: returns(agents.lock(c, a.workspace, b.agent), None)
     yield lambda c, a, b: returns(agents.is_name_taken(c, a.workspace, b.name), False)
-    yield lambda c, a, b: agents.change(c, a.workspace, b.agent, "taken", None, archived=True)
+    yield lambda c, a, b: agents.change(c, a.workspace, b.agent, TAKEN)
     yield lambda c, a, b: returns(agents.version(c, a.workspace, b.agent, 1), None)
     yield lambda c, a, b: returns(agents.used(c, a.workspace, [of_b], summaries=False), {})
     yield lambda c, a, b: returns(agents.used(c, a.workspace, [of_b], summaries=True), {})
@@ -186,7 +188,7 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: sessions.forget_raised_limits(c, session_of(a, b), ["max_cost_usd", "max_tokens"])
     yield lambda c, a, b: sessions.follow_agent(c, a.workspace, b.session, AgentConfiguration(sandbox=None))
     yield lambda c, a, b: returns(skills.get(c, a.workspace, b.skill), None)
-    yield lambda c, a, b: skills.change(c, a.workspace, b.skill, "taken", None, archived=True)
+    yield lambda c, a, b: skills.change(c, a.workspace, b.skill, TAKEN)
     yield lambda c, a, b: returns(skills.version(c, a.workspace, b.skill, 1), None)
     yield lambda c, a, b: returns(skills.used_versions(c, a.workspace, [(b.skill, 1)]), [])
     yield lambda c, a, b: returns(skills.usable(c, a.workspace, b.skill), None)

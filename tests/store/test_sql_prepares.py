@@ -15,7 +15,7 @@ from psycopg.errors import InsufficientPrivilege
 import quarterdeck
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import connection_options
-from quarterdeck.db.records import Pages, Records, VersionPages
+from quarterdeck.db.records import Pages, Records, VersionedRecords, VersionPages
 from tests.world import AS_OWNER, app_url
 
 SOURCE = Path(quarterdeck.__file__).parent
@@ -69,6 +69,11 @@ def statements_of(value: object) -> Iterator[tuple[str, str]]:
         yield "", value
     if isinstance(value, Records):
         yield ".get", value.get_query
+    if isinstance(value, VersionedRecords):
+        yield ".add", value.add_query
+        yield ".change", value.change_query
+        yield ".lock", value.lock_query
+        yield ".is_name_taken", value.name_taken_query
     if isinstance(value, Pages | VersionPages):
         value = value.page_queries
     if isinstance(value, dict):
@@ -143,7 +148,7 @@ def test_a_missing_privilege_is_found(connection: Connection, owner: Connection)
     assert sorted(fault.split(":")[0] for fault in found) == [
         "audit/store _EXPIRE",
         "sessions/store _REVOKE_TOKEN",
-        "skills/store _ADD",
+        "skills/store _SKILLS.add",
     ]
     assert all("permission denied" in fault for fault in found)
 

@@ -140,7 +140,7 @@ async def change_agent(changes: Changes, call: Call[ChangeAgentBody], agent_id: 
         if rules.needs_free_name(state, new):
             await _check_name_free(connection, workspace_id, new.name)
         if changed:
-            await store.change(connection, workspace_id, agent_id, new.name, new.default_version, archived=new.archived)
+            await store.change(connection, workspace_id, agent_id, new)
         agent = await _shown(connection, workspace_id, agent_id)
         return Made(
             shown=agent, kept=agent, object_id=agent_id, object_name=new.name, detail=changed, changed=bool(changed)

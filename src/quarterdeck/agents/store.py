@@ -10,19 +10,9 @@ from quarterdeck.agents.configuration import AgentConfiguration, AgentReference
 from quarterdeck.agents.model import AgentBody, AgentVersionBody, AgentVersionItem, UsedVersion
 from quarterdeck.core.versioned import VersionedState
 from quarterdeck.db.database import Connection
-from quarterdeck.db.records import (
-    ARCHIVED_FILTERS,
-    Records,
-    VersionPages,
-    as_record,
-    fetch_bool,
-    fetch_record,
-    fetch_rows,
-    fetch_value,
-)
+from quarterdeck.db.records import VersionedRecords, VersionPages, as_record, fetch_record, fetch_rows, fetch_value
 
-_ADD = "INSERT INTO agents (id, workspace_id, name, created_by) VALUES (%s, %s, %s, %s)"
-_AGENTS = Records(
+_AGENTS = VersionedRecords(
     AgentBody,
     table="agents",
     columns="""r.id, r.workspace_id, r.name, nullif(r.latest_version, 0) AS latest_version, r.default_version,
@@ -30,23 +20,10 @@ _AGENTS = Records(
     joins="""JOIN users u ON u.id = r.created_by
         LEFT JOIN agent_versions v
             ON v.agent_id = r.id AND v.version = coalesce(r.default_version, r.latest_version)""",
-    filters=ARCHIVED_FILTERS,
 )
-get, page = _AGENTS.get, _AGENTS.page
-_CHANGE = """
-UPDATE agents
-SET name = %s, default_version = %s, revision = revision + 1,
-    archived_at = CASE WHEN %s THEN coalesce(archived_at, clock_timestamp()) END
-WHERE workspace_id = %s AND id = %s
-"""
-_STATE = """
-SELECT revision, name, latest_version, default_version, archived_at IS NOT NULL AS archived
-FROM agents WHERE workspace_id = %s AND id = %s
-"""
-_LOCK = _STATE + "FOR NO KEY UPDATE"
-_NAME_TAKEN = """
-SELECT EXISTS (SELECT FROM agents WHERE workspace_id = %s AND name = %s AND archived_at IS NULL)
-"""
+add, get, page, change, is_name_taken = _AGENTS.add, _AGENTS.get, _AGENTS.page, _AGENTS.change, _AGENTS.is_name_taken
+lock = _AGENTS.lock
+_STATE = _AGENTS.state_query
 # The caller holds the lock of the agent, and the number is committed with the version: there are no gaps.
 _NUMBER_VERSION = """
 UPDATE agents SET latest_version = latest_version + 1, revision = revision + 1
@@ -88,34 +65,8 @@ JOIN agent_versions v ON v.agent_id = a.id AND v.version = coalesce(r.version, a
 """
 
 
-async def add(connection: Connection, agent_id: UUID, workspace_id: UUID, name: str, user_id: UUID) -> None:
-    await connection.execute(_ADD, (agent_id, workspace_id, name, user_id))
-
-
-async def change(
-    connection: Connection,
-    workspace_id: UUID,
-    agent_id: UUID,
-    name: str,
-    default_version: int | None,
-    *,
-    archived: bool,
-) -> None:
-    await connection.execute(_CHANGE, (name, default_version, archived, workspace_id, agent_id))
-
-
-async def lock(connection: Connection, workspace_id: UUID, agent_id: UUID) -> VersionedState | None:
-    """Locks the agent until the transaction ends."""
-    return await fetch_record(connection, VersionedState, _LOCK, (workspace_id, agent_id))
-
-
 async def state(connection: Connection, workspace_id: UUID, agent_id: UUID) -> VersionedState | None:
     return await fetch_record(connection, VersionedState, _STATE, (workspace_id, agent_id))
-
-
-async def is_name_taken(connection: Connection, workspace_id: UUID, name: str) -> bool:
-    """By an active agent."""
-    return await fetch_bool(connection, _NAME_TAKEN, (workspace_id, name))
 
 
 async def add_version(

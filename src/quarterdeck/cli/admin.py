@@ -44,7 +44,6 @@ from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.secret_encryption import KEY_FILE, SecretCipher
 from quarterdeck.core.settings import Settings
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.skills.bundle_files import find_stored_blocks
 from quarterdeck.webhooks import service as webhooks
 from quarterdeck.workspaces import service
 from quarterdeck.workspaces.model import SetRetention, WorkspaceBody
@@ -331,7 +330,7 @@ async def _move(settings: Settings, url: str, old: BlobStore, new: BlobStore, *,
     await database.open()
     try:
         with progress_bar("Moving") as progress:
-            return await Move(database, old, new, spool, keep=keep).run(find_stored_blocks, concurrency, progress)
+            return await Move(database, old, new, spool, keep=keep).run(concurrency, progress)
     finally:
         await database.close()
 

@@ -308,13 +308,9 @@ class BundleSettings(Struct, frozen=True):
     # Concurrent uploads and scans per process: uploads hold memory and disk, scans hold a CPU.
     uploads: Count = 32
     scans: Count = 2
-    # Part of the slots for uploads, scans, reads, builds and diffs that one workspace can hold.
+    # Part of the slots for uploads, scans and diffs that one workspace can hold.
     workspace_share: Annotated[float, Meta(gt=0, le=1)] = 0.5
     upload_wait_seconds: Seconds = 10.0
-    # Bundles that unpack to more are stored a second time, in blocks, when one of their files is read.
-    direct_read_bytes: Annotated[int, Meta(ge=0)] = 1024 * 1024
-    # Concurrent builds of blocks per process. Only one is computed at a time; the others are being stored.
-    block_builds: Count = 4
     diff_files: Count = 1_000
     # Limits for comparisons by line: per file on each side, and for all files on both sides.
     diff_file_bytes: Bytes = 256 * 1024

@@ -20,7 +20,7 @@ from quarterdeck.runs import action_store, lifecycle_store
 from quarterdeck.runs.action_model import CallAction, RememberedTool
 from quarterdeck.runs.lifecycle import Lease, Superseded
 from quarterdeck.sandbox.manifest import FileChanges
-from quarterdeck.session_files import records as session_files
+from quarterdeck.session_files import service as session_files
 
 
 class CallStates(Struct, frozen=True):

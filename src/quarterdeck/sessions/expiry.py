@@ -13,7 +13,7 @@ from msgspec import Struct
 from quarterdeck.core.ids import LOWEST_ID
 from quarterdeck.core.retention import RetentionDays
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.session_files import records as session_files
+from quarterdeck.session_files import service as session_files
 from quarterdeck.sessions import expiry_store as store
 from quarterdeck.sessions.expiry_store import Expired
 

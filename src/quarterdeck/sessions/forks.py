@@ -13,7 +13,7 @@ from quarterdeck.core.settings import ForkSettings
 from quarterdeck.db.database import Connection
 from quarterdeck.events import log
 from quarterdeck.events.model import EventType, NewEvent
-from quarterdeck.session_files import records as session_files
+from quarterdeck.session_files import service as session_files
 from quarterdeck.sessions import rules, store
 from quarterdeck.sessions.model import ForkedFrom, LogEntry, NewSession, SessionBody, configuration_of
 

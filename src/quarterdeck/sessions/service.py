@@ -30,7 +30,7 @@ from quarterdeck.runs import action_records as actions
 from quarterdeck.runs import lifecycle
 from quarterdeck.runs.model import RunSetup, UsedSkill
 from quarterdeck.sandbox.choice import SandboxOffer
-from quarterdeck.session_files import records as session_files
+from quarterdeck.session_files import service as session_files
 from quarterdeck.sessions import forks, inheritance, rules, store
 from quarterdeck.sessions.model import (
     ChangeSessionBody,

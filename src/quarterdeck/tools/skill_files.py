@@ -6,7 +6,7 @@ from typing import Any
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.logging import log
 from quarterdeck.sandbox.model import Refusal
-from quarterdeck.skills.model import BundleError, shown
+from quarterdeck.skills.model import shown
 from quarterdeck.skills.session_skills import RunSkill, SkillReader
 from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.tool import CallContext, CarryOut, Effect, Output, Tool, bounded_text, parameters, text_argument
@@ -37,7 +37,7 @@ def _with_reported_faults(carry_out: CarryOut) -> CarryOut:
     async def call(arguments: dict[str, Any], context: CallContext) -> str | Output:
         try:
             return await carry_out(arguments, context)
-        except (BundleError, OSError, ServiceError) as fault:
+        except (OSError, ServiceError) as fault:
             log.warning("a skill file could not be read", exc_info=fault)
             raise Refusal("the skill's files cannot be read at the moment.") from fault
 
@@ -58,11 +58,10 @@ class _SkillFiles:
     async def read(self, arguments: dict[str, Any], context: CallContext) -> str:
         skill = self._skill(arguments)
         path = text_argument(arguments, "path", SKILL_MD).removeprefix("./") or SKILL_MD
-        files = await self._reader.files(skill)
-        file = next((file for file in files if file.path == path), None)
+        file = next((file for file in await self._reader.files(skill) if file.path == path), None)
         if file is None:
             raise Refusal(f'this skill has no file "{shown(path)}". {LIST_SKILL_FILES} names those it has.')
-        data = await self._reader.read(skill, files, file, self._result_bytes)
+        data = await self._reader.read(file, self._result_bytes)
         try:
             text = bounded_text(data, file.bytes, self._result_bytes)
         except UnicodeDecodeError:

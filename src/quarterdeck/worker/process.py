@@ -22,7 +22,6 @@ from quarterdeck.sandbox.adapter import Sandbox
 from quarterdeck.sandbox.choice import find_sandbox
 from quarterdeck.sandbox.model import SandboxUnavailable
 from quarterdeck.sessions.service import purge_deleted_sessions
-from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.session_skills import SkillReader
 from quarterdeck.tools.model import ToolRule
 from quarterdeck.webhooks.deliveries import DeliverySender
@@ -33,8 +32,6 @@ from quarterdeck.worker.queue import Queue
 from quarterdeck.worker.run_driver import RunDriver
 from quarterdeck.worker.run_files import SessionFolders
 
-# Files of skills that are read at the same time. An object store answers slowly, so threads mostly wait for it.
-_READ_THREADS = 16
 # How often a worker without a free slot looks for waiting runs whose workspace has less than its share.
 _TURN_SECONDS = 0.25
 
@@ -56,9 +53,8 @@ async def _work(settings: Settings) -> None:
     notifier = Notifier(database)
     blobs = open_blob_store(settings.blob, settings.data_dir)
     models = ModelRegistry(settings.model)
-    files = BundleFiles(database, blobs, settings.bundle, settings.data_dir, _READ_THREADS)
     sandbox = await _find_sandbox(settings)
-    skills = SkillReader(database, files)
+    skills = SkillReader(database, blobs)
     folders = None if sandbox is None else SessionFolders(database, blobs, skills, sandbox, settings)
     mcp_tools = McpTools(database, settings, sandbox)
     agents = AgentLoader(database, blobs, skills, models, settings.model, settings.sandbox, folders, mcp_tools)
@@ -86,7 +82,6 @@ async def _work(settings: Settings) -> None:
         await asyncio.gather(*background, return_exceptions=True)
         await mcp_tools.close()
         await models.close()
-        files.close()
         await notifier.close()
         await database.close()
         if folders is not None:

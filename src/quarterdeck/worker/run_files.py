@@ -21,7 +21,7 @@ from quarterdeck.sandbox.folders import open_folders
 from quarterdeck.sandbox.manifest import Manifest
 from quarterdeck.sandbox.run_folders import MountedSkills, RunSandbox, SkillFolders
 from quarterdeck.sandbox.session_folder import SessionFolder
-from quarterdeck.session_files import records
+from quarterdeck.session_files import service as session_files
 from quarterdeck.skills import service as skills
 from quarterdeck.skills.session_skills import RunSkill, SkillReader
 from quarterdeck.tools.tool import NewImage
@@ -54,7 +54,7 @@ class AttachmentLoader:
 
     async def _read(self, blob: Blob, size: int) -> None:
         try:
-            data = await self._blob_store.read(blob.sha256, blob.generation, 0, size) if size else b""
+            data = await self._blob_store.read(blob, 0, size) if size else b""
         except (FileNotFoundError, ServiceError) as fault:
             log.warning("an attachment could not be read", exc_info=fault, extra=fields(sha256=blob.sha256))
             return
@@ -112,7 +112,7 @@ class SessionFiles:
 
     async def revision(self) -> int:
         async def read(connection: Connection) -> int | None:
-            return await records.revision(connection, self.session_id)
+            return await session_files.revision(connection, self.session_id)
 
         found = await self._database.read(read)
         if found is None:
@@ -121,7 +121,7 @@ class SessionFiles:
 
     async def manifest(self) -> Manifest:
         async def read(connection: Connection) -> Manifest | None:
-            return await records.read_manifest(connection, self.session_id)
+            return await session_files.read_manifest(connection, self.session_id)
 
         found = await self._database.read(read)
         if found is None:
@@ -164,15 +164,15 @@ class SessionFolders:
         folders, archives = self._folders.idle(), self._skills.idle()
 
         async def read(connection: Connection) -> tuple[dict[UUID, int], set[str]]:
-            revisions = await records.revisions(connection, [folder.session_id for folder in folders])
-            return revisions, await skills.stored_archives(connection, [archive.sha256 for archive in archives])
+            revisions = await session_files.revisions(connection, [folder.session_id for folder in folders])
+            return revisions, await skills.stored_archives(connection, archives)
 
         revisions, stored = await self._database.read(read)
         for folder in folders:
             if folder.revision is None or folder.revision != revisions.get(folder.session_id):
                 self._folders.forget(folder)
         for archive in archives:
-            if archive.sha256 not in stored:
+            if archive not in stored:
                 self._skills.forget(archive)
         self._folders.remove_left()
 

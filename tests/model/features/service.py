@@ -41,7 +41,6 @@ from quarterdeck.models.registry import ModelRegistry
 from quarterdeck.runs.action_records import release_actions
 from quarterdeck.runs.lifecycle import Lease
 from quarterdeck.sandbox.choice import find_sandbox
-from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.session_skills import SkillReader
 from quarterdeck.tools.tool import Tool
 from quarterdeck.worker.agent import AgentLoader, add_note
@@ -272,9 +271,7 @@ async def running_service(owner_url: str, data_dir: Path) -> AsyncIterator[Servi
         service = Service(http, database, await stack.enter_async_context(await connecting))
         sandbox = await find_sandbox(SandboxSettings(), data_dir)
         blobs = open_blob_store(BlobSettings(), data_dir)
-        files = BundleFiles(database, blobs, settings.bundle, data_dir, 1)
-        stack.callback(files.close)
-        skills = SkillReader(database, files)
+        skills = SkillReader(database, blobs)
         folders = None if sandbox is None else SessionFolders(database, blobs, skills, sandbox, settings)
         if folders is not None:
             stack.push_async_callback(folders.close)

@@ -54,6 +54,7 @@ GRANT SELECT, INSERT (id), UPDATE (last_heartbeat), DELETE ON app.workers TO {ro
 GRANT SELECT, INSERT, UPDATE (name, latest_version, default_version, revision, archived_at), DELETE ON app.skills
     TO {role};
 GRANT SELECT, INSERT, DELETE ON app.skill_versions TO {role};
+GRANT SELECT, INSERT, DELETE ON app.skill_version_contents TO {role};
 GRANT SELECT, INSERT, UPDATE (name, latest_version, default_version, revision, archived_at) ON app.agents TO {role};
 GRANT SELECT, INSERT ON app.agent_versions TO {role};
 GRANT SELECT, INSERT ON app.agent_version_skills TO {role};
@@ -67,7 +68,6 @@ GRANT SELECT, INSERT, DELETE ON app.condemned_blobs TO {role};
 GRANT SELECT, INSERT, UPDATE (name), DELETE ON app.files TO {role};
 GRANT SELECT, INSERT, DELETE ON app.session_attachments TO {role};
 GRANT SELECT, INSERT, UPDATE (kind, sha256, bytes, mode, target, modified_at), DELETE ON app.session_files TO {role};
-GRANT SELECT, INSERT, UPDATE (block_index), DELETE ON app.bundle_blocks TO {role};
 
 GRANT SELECT, INSERT,
     UPDATE (url, host, events, description, enabled, disabled_reason, failing_since, secret, previous_secret,
