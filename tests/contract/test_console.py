@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import quarterdeck
-from quarterdeck.api import console
+from quarterdeck.api import static_pages
 from tests.raw_http import exchange, request
 from tests.world import Server, World, error_of
 
@@ -116,7 +116,7 @@ async def test_compressed_files_are_sent_only_if_accepted(server: Server, world:
 )
 def test_unknown_files_are_404(server: Server, path: str) -> None:
     # Sent as it is written: a client would tidy the path first.
-    target = f"/{path.format(hash=console.Console().hash)}"
+    target = f"/{path.format(hash=static_pages.console().hash)}"
     assert exchange(server.port, request("GET", target)).error() == (404, "not_found")
 
 
@@ -135,19 +135,19 @@ async def test_head_and_other_methods(world: World) -> None:
 
 def test_file_names_differ_between_releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any file, its name or its content; where one ends and the next begins counts too."""
-    monkeypatch.setattr(console, "files", lambda _: tmp_path)
+    monkeypatch.setattr(static_pages, "files", lambda _: tmp_path)
     folder = tmp_path / "console"
     (folder / "style").mkdir(parents=True)
     (folder / "index.html").write_text("{assets}{styles}{modules}")
     hashes = []
     for name, text in [("a.js", "one"), ("a.js", "two"), ("b.js", ""), ("style/base.css", "x"), ("style/c.css", "")]:
         (folder / name).write_text(text)
-        hashes.append(console.Console().hash)
+        hashes.append(static_pages.console().hash)
     (folder / "a.js").write_text("twob.js")
     (folder / "b.js").unlink()
-    hashes.append(console.Console().hash)
+    hashes.append(static_pages.console().hash)
     assert len(set(hashes)) == len(hashes)
-    assert console.Console().hash == hashes[-1]
+    assert static_pages.console().hash == hashes[-1]
 
 
 def test_a_wheel_holds_the_files(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def list_(
     with open_client(profile) as client:
         session_id = None if session is None else find.session_id(client, session)
         print_list(
-            client.iter_actions(session_id=session_id, page_size=min(limit, 200), **filters),
+            client.iter_actions(session_id=session_id, limit=min(limit, 200), **filters),
             ("ID", "AGE", "SESSION", "KIND", "STATE", "TOOL", "ARGUMENTS", "EXPIRES"),
             _row,
             "Nothing is waiting for an answer." if state == "open" else "No actions.",

@@ -50,7 +50,7 @@ def list_(
     """List the files of a session, by path."""
     with open_client(profile) as client:
         print_list(
-            client.iter_session_files(find.session_id(client, session_id), prefix=prefix, page_size=min(limit, 200)),
+            client.iter_session_files(find.session_id(client, session_id), prefix=prefix, limit=min(limit, 200)),
             (Column("SIZE", right=True), "CHANGED", "PATH"),
             _row,
             "No files found." if prefix else "No files yet.",

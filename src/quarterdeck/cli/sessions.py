@@ -136,7 +136,7 @@ def show(session_id: SessionId, profile: Profile = None, as_json: AsJson = False
     """Show a session and its last runs."""
     with open_client(profile) as client:
         session = client.get_session(find.session_id(client, session_id))
-        last = list(islice(client.iter_session_runs(session.id, page_size=_LAST_RUNS), _LAST_RUNS))
+        last = list(islice(client.iter_session_runs(session.id, limit=_LAST_RUNS), _LAST_RUNS))
         used = [] if as_json else [_skill_text(client, one) for one in session.skills]
         servers = None if as_json else session_options.mcp_servers_text(client, session)
         waiting = None if as_json else runs.waiting_text(client, last)

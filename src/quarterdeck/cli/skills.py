@@ -125,7 +125,7 @@ def search(
         print_list(
             (
                 skill
-                for skill in client.iter_skills(archived=archived, page_size=200)
+                for skill in client.iter_skills(archived=archived, limit=200)
                 if wanted in f"{skill.name}\n{skill.description or ''}".casefold()
             ),
             _COLUMNS,
