@@ -1,4 +1,4 @@
-"""How the console is served: the page, its policy, and its files under one hash."""
+"""How the console and the API reference are served: the page, its policy, and its files under one hash."""
 
 import gzip
 import re
@@ -7,6 +7,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import httpx
 import pytest
 
 import quarterdeck
@@ -31,8 +32,16 @@ POLICY = {
 }
 
 
+INLINE = re.compile(r"<script(?![^>]* src=)|<style| style=| on[a-z]+=|//")
+
+
 def named_in(page: str) -> list[str]:
-    return re.findall(r'(?:href|src)="(assets/[^"]+)"', page)
+    return re.findall(r'(?:href|src)="((?:docs/)?assets/[^"]+)"', page)
+
+
+def policy_of(answer: httpx.Response) -> dict[str, str]:
+    parts = (part.strip().partition(" ") for part in answer.headers["content-security-policy"].split(";"))
+    return {name: value for name, _, value in parts}
 
 
 async def test_the_page(world: World) -> None:
@@ -43,10 +52,23 @@ async def test_the_page(world: World) -> None:
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["referrer-policy"] == "no-referrer"
     assert answer.headers["cross-origin-opener-policy"] == "same-origin"
-    parts = (part.strip().partition(" ") for part in answer.headers["content-security-policy"].split(";"))
-    assert {name: value for name, _, value in parts} == POLICY
+    assert policy_of(answer) == POLICY
     # What the policy would refuse is not tried: no script, style or handler inside the page, nothing from elsewhere.
-    assert re.findall(r"<script(?![^>]* src=)|<style| style=| on[a-z]+=|//", answer.text) == []
+    assert INLINE.findall(answer.text) == []
+
+
+async def test_the_api_reference(world: World) -> None:
+    answer = await world.http.get("/docs")
+    not_here = ("require-trusted-types-for", "trusted-types")
+    shared = {name: value for name, value in POLICY.items() if name not in not_here}
+    assert policy_of(answer) == shared | {"img-src": "data:"}
+    assert INLINE.findall(answer.text) == []
+    names = named_in(answer.text)
+    assert {Path(name).name for name in names} == {"main.js", "style.css", "swagger-ui.js", "swagger-ui.css"}
+    for name in names:
+        loaded = await world.http.get(f"/{name}")
+        assert loaded.headers["content-type"] == TYPES[Path(name).suffix]
+        assert loaded.headers["cache-control"] == "public, max-age=31536000, immutable"
 
 
 async def test_page_is_revalidated_on_every_request(world: World) -> None:
