@@ -10,13 +10,12 @@ from msgspec.structs import asdict
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from quarterdeck.api.console import Console
-from quarterdeck.api.docs_page import serve_docs
 from quarterdeck.api.endpoint import Endpoint, Executor, Respond
 from quarterdeck.api.health import HealthListener, healthz, on_shutdown_signal, readyz
 from quarterdeck.api.mcp_endpoint.endpoint import McpEndpoint
 from quarterdeck.api.openapi import openapi_document, serve_document
 from quarterdeck.api.routes import OPERATIONS
+from quarterdeck.api.static_pages import api_reference, console
 from quarterdeck.auth.access import Access
 from quarterdeck.auth.last_used import LastUsed
 from quarterdeck.auth.rate_limiter import RateLimiter
@@ -101,16 +100,17 @@ class Services:
         paths: dict[str, list[Operation]] = {}
         for operation in OPERATIONS:
             paths.setdefault(operation.path, []).append(operation)
-        document = openapi_document(OPERATIONS)
-        console = Console()
+        pages = {"/": console(), "/docs": api_reference()}
         endpoints = {
             **{path: executor.endpoint(operations) for path, operations in paths.items()},
             **{path: Endpoint({"GET": check}) for path, check in self._health_checks().items()},
             "/mcp": Endpoint({"POST": self.mcp_endpoint.respond}, self.mcp_endpoint.check),
-            "/": Endpoint({"GET": console.page()}),
-            "/assets/{hash}/{name:path}": Endpoint({"GET": console.asset()}),
-            "/openapi.json": Endpoint({"GET": serve_document(document)}),
-            "/docs": Endpoint({"GET": serve_docs(document)}),
+            **{path: Endpoint({"GET": page.page}) for path, page in pages.items()},
+            **{
+                f"{path.rstrip('/')}/assets/{{hash}}/{{name:path}}": Endpoint({"GET": page.asset})
+                for path, page in pages.items()
+            },
+            "/openapi.json": Endpoint({"GET": serve_document(openapi_document(OPERATIONS))}),
         }
         return [Route(path, endpoint) for path, endpoint in endpoints.items()]
 

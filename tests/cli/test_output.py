@@ -130,7 +130,7 @@ async def test_commands_load_only_what_they_need(tmp_path: Path, server: Server,
     unneeded = {"psycopg", "starlette", "granian", "pydantic_ai", "prompt_toolkit"}
     unneeded |= {"rich", "pygments", "quarterdeck.core.settings", "quarterdeck.cli.admin", "quarterdeck.cli.skills"}
     environ = person_of(tmp_path, server, world).environ
-    assert not loaded(environ, "whoami") & (unneeded | {"quarterdeck.client.async_methods"})
+    assert not loaded(environ, "whoami") & unneeded
     assert not loaded(environ, "--help") & (unneeded | {"quarterdeck.client", "msgspec", "httpx2", "pydantic", "rich"})
 
 

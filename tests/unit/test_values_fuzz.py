@@ -19,14 +19,15 @@ from quarterdeck.core.errors import ErrorKind, ServiceError
 from quarterdeck.core.etags import matches, matches_weakly, parse_tags
 from quarterdeck.core.ids import parse_id
 from quarterdeck.core.operation import Query
+from quarterdeck.core.pages import MAX_EVENT_ID, PageRequest, PathPageRequest
 from quarterdeck.core.queries import MAX_NUMBER, Number
 from quarterdeck.core.secrets import mint
 from quarterdeck.core.settings import HttpSettings
 from quarterdeck.core.text_types import Moment
 from quarterdeck.http.content_negotiation import accepts_encoding, prefers
 from quarterdeck.http.downloads import byte_span
-from quarterdeck.http.parameters import query_reader
-from quarterdeck.http.request import MAX_EVENT_ID, Request
+from quarterdeck.http.parameters import log_page_reader, query_reader
+from quarterdeck.http.request import Request
 from quarterdeck.http.request_body import decode_json
 from tests.fuzzing import cases
 
@@ -112,9 +113,9 @@ class AllTypes(Query, frozen=True):
 
 
 READERS: dict[str, Callable[[Request], Any]] = {
-    "page": lambda request: request.page_request(cursor_must_exist=True),
-    "log": Request.log_page_request,
-    "path": Request.path_page_request,
+    "page": query_reader(PageRequest),
+    "log": log_page_reader(),
+    "path": query_reader(PathPageRequest),
     "query": query_reader(AllTypes),
 }
 queries = st.lists(

@@ -68,7 +68,7 @@ class Executor:
 
     def _responder(self, operation: Operation) -> Respond:
         handle = bind(operation, self._provided)
-        query_names = frozenset(operation.query_names)
+        query_names = frozenset(query.name for query in operation.queries)
 
         async def respond(scope: Scope, receive: Receive) -> Response:
             check_client(scope, self._settings)

@@ -43,7 +43,7 @@ def list_(
     """List actions, newest first. A run waits until its open actions are answered."""
     filters: dict[str, Any] = {"state": None if state == "all" else state, "kind": kind}
     session_id = None if session is None else find.session_id(client, session)
-    found = client.iter_actions(session_id=session_id, page_size=min(limit, 200), **filters)
+    found = client.iter_actions(session_id=session_id, limit=min(limit, 200), **filters)
     columns = ("ID", "AGE", "SESSION", "KIND", "STATE", "TOOL", "ARGUMENTS", "EXPIRES")
     empty = "Nothing is waiting for an answer." if state == "open" else "No actions."
     return Page(found, limit, columns, _row, empty)

@@ -37,7 +37,7 @@ def list_(
 ) -> Page[SessionFileBody]:
     """List the files of a session, by path."""
     found_id = find.session_id(client, session_id)
-    found = client.iter_session_files(found_id, prefix=prefix, page_size=min(limit, 200))
+    found = client.iter_session_files(found_id, prefix=prefix, limit=min(limit, 200))
     empty = "No files found." if prefix else "No files yet."
     return Page(found, limit, (">SIZE", "CHANGED", "PATH"), _row, empty)
 

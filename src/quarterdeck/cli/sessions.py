@@ -76,7 +76,7 @@ def create(client: Client, options: SessionOptions) -> Result:
 def show(client: Client, session_id: SessionId) -> Result:
     """Show a session and its last runs."""
     session = client.get_session(find.session_id(client, session_id))
-    last = list(islice(client.iter_session_runs(session.id, page_size=_LAST_RUNS), _LAST_RUNS))
+    last = list(islice(client.iter_session_runs(session.id, limit=_LAST_RUNS), _LAST_RUNS))
     return Result({"session": session, "runs": last}, lambda: _print_session(client, session, last))
 
 

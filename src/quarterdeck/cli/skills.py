@@ -74,7 +74,7 @@ def search(
     limit: Limit = 50,
 ) -> Page[SkillBody]:
     """Find skills by name or description, newest first. Case is ignored."""
-    every = client.iter_skills(archived=archived, page_size=200)
+    every = client.iter_skills(archived=archived, limit=200)
     found = (one for one in every if words.casefold() in f"{one.name}\n{one.description or ''}".casefold())
     return Page(found, limit, _COLUMNS, _row, "No matching skills.")
 

@@ -149,7 +149,7 @@ def audit(
         user_id=None if user is None else find.user_id(client, user),
         since=since,
         until=until,
-        page_size=min(limit, 200),
+        limit=min(limit, 200),
         **filters,
     )
     return Page(found, limit, ("TIME", "ACTION", "TYPE", "OBJECT", "BY", "ADDRESS"), _audit_row, "No audit events.")

@@ -12,7 +12,7 @@ from msgspec import Struct
 from quarterdeck.client.calls import Response, error_from
 from quarterdeck.client.errors import ApiError, ConnectionFailed, QuarterdeckError
 from quarterdeck.client.models import Delta, Event, EventType, ModelRetry
-from quarterdeck.client.requests import Id, Operation
+from quarterdeck.client.requests import Id
 
 if TYPE_CHECKING:
     import httpx2
@@ -114,10 +114,7 @@ def is_end(item: Event | Delta, run_id: Id | None) -> bool:
 
 
 class EventFollower:
-    def __init__(
-        self, operation: Operation, after: int, reconnects: int, on_retry: Callable[[ModelRetry], None] | None = None
-    ) -> None:
-        self.operation = operation
+    def __init__(self, after: int, reconnects: int, on_retry: Callable[[ModelRetry], None] | None = None) -> None:
         self.last_id = after
         # The open stream, so that another thread can interrupt it.
         self.response: httpx2.Response | None = None

@@ -20,6 +20,7 @@ Function = Callable[..., Awaitable[Any]]
 F = TypeVar("F", bound=Function)
 Json = dict[str, Any]
 
+_PAGES = (PageRequest, LogPageRequest, PathPageRequest)
 _DECLARED: dict[Function, "Declaration"] = {}
 
 
@@ -142,20 +143,11 @@ class Declaration(Struct, frozen=True, kw_only=True, dict=True):
         return PathPageRequest in self.parameters.values()
 
     @cached_property
-    def query_type(self) -> type[Query] | None:
-        found = (type_ for type_ in self.parameters.values() if isclass(type_) and issubclass(type_, Query))
-        return next(found, None)
-
-    @cached_property
     def queries(self) -> list[QueryParameter]:
-        return [] if self.query_type is None else _query_parameters(self.query_type)
-
-    @property
-    def query_names(self) -> list[str]:
-        """The query parameters, those for paging included. Others are refused."""
-        paging = ["limit", "after"] if self.paged or self.by_path or self.log else []
-        order = ["order"] if self.paged else []
-        return [*(query.name for query in self.queries), *paging, *order]
+        """The query parameters, those for paging last. Others are refused."""
+        found = [type_ for type_ in self.parameters.values() if isclass(type_) and issubclass(type_, (Query, *_PAGES))]
+        found.sort(key=lambda type_: type_ in _PAGES)
+        return [parameter for type_ in found for parameter in _query_parameters(type_)]
 
 
 class Operation(Declaration, frozen=True, kw_only=True, dict=True):
@@ -185,7 +177,7 @@ def at(method: str, path: str, function: Function) -> Operation:
     return Operation(method=method, path=path, **msgspec.structs.asdict(_DECLARED[function]))
 
 
-def _query_parameters(query_type: type[Query]) -> list[QueryParameter]:
+def _query_parameters(query_type: type[Struct]) -> list[QueryParameter]:
     _, components = msgspec.json.schema_components([query_type], ref_template="{name}")
     described = components[query_type.__name__]
     required = described.get("required", [])

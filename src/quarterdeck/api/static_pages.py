@@ -1,18 +1,17 @@
-"""Serves the web console: the files in `console/`. Their URL contains a hash of all files, so browsers may cache them
-for ever and still load a new release at once. Modules import each other by relative paths."""
+"""Serves the web console and the API reference, each a page with files of one folder. The URL of the files contains a
+hash of all of them, so browsers may cache them for ever and still load a new release at once."""
 
 import gzip
 import hashlib
 from collections.abc import Iterator
+from functools import cached_property
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import NamedTuple
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope
 
-from quarterdeck.api.endpoint import Respond
 from quarterdeck.core import errors
 from quarterdeck.core.etags import matches_weakly, parse_tags
 from quarterdeck.http.content_negotiation import accepts_encoding
@@ -20,16 +19,18 @@ from quarterdeck.http.content_negotiation import accepts_encoding
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 _INDEX = "index.html"
 _FIRST_STYLE = "style/base.css"
-# No other origins, no inline scripts or styles. Only DOMPurify may parse text as HTML (Trusted Types). Images of a
-# session's files are fetched with the credential, so their addresses are `blob:`.
+# No other origins, no inline scripts or styles.
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
-    "trusted-types dompurify"
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
 )
+# Only DOMPurify may parse text as HTML (Trusted Types). Images of a session's files are fetched with the credential, so
+# their addresses are `blob:`.
+_CONSOLE_POLICY = "img-src 'self' blob:; require-trusted-types-for 'script'; trusted-types dompurify"
+# The stylesheet of Swagger UI contains its icons.
+_REFERENCE_POLICY = "img-src data:"
 _ANY = {"X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin", "Vary": "Accept-Encoding"}
 _PAGE = {
-    "Content-Security-Policy": _POLICY,
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     # Revalidated each time, because it names the files of the release.
@@ -38,42 +39,49 @@ _PAGE = {
 _IMMUTABLE = {"Cache-Control": "public, max-age=31536000, immutable"}
 
 
-class _File(NamedTuple):
-    media_type: str
-    plain: bytes
-    compressed: bytes
+class _File:
+    def __init__(self, media_type: str, plain: bytes) -> None:
+        self.media_type = media_type
+        self.plain = plain
+
+    @cached_property
+    def compressed(self) -> bytes:
+        return gzip.compress(self.plain, mtime=0)
 
 
-class Console:
-    def __init__(self) -> None:
-        found = dict(_read(files("quarterdeck") / "console"))
+class StaticPage:
+    def __init__(self, folder: str, address: str, policy: str) -> None:
+        """`address` is that of the files, relative to that of the page."""
+        found = dict(_read(files("quarterdeck") / folder))
         index = found.pop(_INDEX).decode()
         self.hash = _hash_of(found)
-        self._files = {name: _file(_TYPES[name.rpartition(".")[2]], data) for name, data in found.items()}
-        self._page = _file("text/html; charset=utf-8", _fill_in(index, f"assets/{self.hash}", found).encode())
+        self._files = {name: _File(_TYPES[name.rpartition(".")[2]], data) for name, data in found.items()}
+        self._page = _File("text/html; charset=utf-8", _fill_in(index, f"{address}/{self.hash}", found).encode())
         # Weak, because it stands for the compressed and the plain page.
         self._page_tag = f'W/"{hashlib.sha256(self._page.plain).hexdigest()[:32]}"'
+        self._headers = _PAGE | {"Content-Security-Policy": _POLICY + policy, "ETag": self._page_tag}
 
-    def page(self) -> Respond:
-        async def respond(scope: Scope, _: Receive) -> Response:
-            headers = _PAGE | {"ETag": self._page_tag}
-            held = _header(scope, "if-none-match")
-            if matches_weakly(parse_tags(held) or frozenset(), self._page_tag):
-                return Response(status_code=304, headers=_ANY | headers)
-            return _response(scope, self._page, headers)
+    async def page(self, scope: Scope, _: Receive) -> Response:
+        held = _header(scope, "if-none-match")
+        if matches_weakly(parse_tags(held) or frozenset(), self._page_tag):
+            return Response(status_code=304, headers=_ANY | self._headers)
+        return _response(scope, self._page, self._headers)
 
-        return respond
+    async def asset(self, scope: Scope, _: Receive) -> Response:
+        given = scope["path_params"]
+        found = self._files.get(given["name"])
+        # A URL of another release must not return a file of this one: it would be cached for ever.
+        if given["hash"] != self.hash or found is None:
+            raise errors.not_found("path")
+        return _response(scope, found, _IMMUTABLE)
 
-    def asset(self) -> Respond:
-        async def respond(scope: Scope, _: Receive) -> Response:
-            given = scope["path_params"]
-            found = self._files.get(given["name"])
-            # A URL of another release must not return a file of this one: it would be cached for ever.
-            if given["hash"] != self.hash or found is None:
-                raise errors.not_found("path")
-            return _response(scope, found, _IMMUTABLE)
 
-        return respond
+def console() -> StaticPage:
+    return StaticPage("console", "assets", _CONSOLE_POLICY)
+
+
+def api_reference() -> StaticPage:
+    return StaticPage("api_reference", "docs/assets", _REFERENCE_POLICY)
 
 
 def _read(folder: Traversable, before: str = "") -> Iterator[tuple[str, bytes]]:
@@ -101,10 +109,6 @@ def _fill_in(index: str, assets: str, found: dict[str, bytes]) -> str:
     for mark, text in parts.items():
         index = index.replace(mark, text)
     return index
-
-
-def _file(media_type: str, data: bytes) -> _File:
-    return _File(media_type, data, gzip.compress(data, mtime=0))
 
 
 def _response(scope: Scope, file: _File, headers: dict[str, str]) -> Response:
