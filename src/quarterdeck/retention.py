@@ -16,7 +16,7 @@ from quarterdeck.core.retention import RetentionDays
 from quarterdeck.core.settings import Settings
 from quarterdeck.db.database import Database
 from quarterdeck.files.service import sweep_files
-from quarterdeck.insights.usage.service import sweep_usage
+from quarterdeck.insights.service import sweep_usage
 from quarterdeck.sessions.expiry import expire_files, expire_logs
 from quarterdeck.sessions.service import purge_deleted_sessions
 from quarterdeck.skills.bundle_files import sweep_blocks
