@@ -43,8 +43,7 @@ from quarterdeck.server.metrics_store import Counts, read_counts, read_figures
 from quarterdeck.session_files import store as session_files
 from quarterdeck.sessions import expiry_store as expiry
 from quarterdeck.sessions import store as sessions
-from quarterdeck.sessions.model import NewSession
-from quarterdeck.sessions.token_model import NewSessionToken
+from quarterdeck.sessions.model import NewSession, NewSessionToken
 from quarterdeck.skills import blocks_store as blocks
 from quarterdeck.skills import store as skills
 from quarterdeck.webhooks import store as webhooks

@@ -11,8 +11,8 @@ from psycopg import AsyncConnection
 
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import Connection, Database
+from quarterdeck.events.log import Notifier, announce_events, parse
 from quarterdeck.events.model import EventType, NewEvent
-from quarterdeck.events.notifications import Notifier, announce_events, parse
 from quarterdeck.runs import calls, lifecycle
 from tests.workers import USED, begin_demo_run
 from tests.world import START_SECONDS, World, app_url

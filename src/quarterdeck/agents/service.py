@@ -269,7 +269,7 @@ async def used_version(connection: Connection, workspace_id: UUID, reference: Ag
 async def used_summaries(
     connection: Connection, workspace_id: UUID, references: Sequence[AgentReference]
 ) -> dict[AgentReference, UsedVersion]:
-    """As `used_version`, for lists. Of the configurations only model, settings and skills are set."""
+    """As `used_version`, for lists: without the fields of the configuration that may be long."""
     return await store.used(connection, workspace_id, references, summaries=True)
 
 

@@ -11,7 +11,7 @@ from quarterdeck.events import http as events_http
 from quarterdeck.files import http as files_http
 from quarterdeck.files import service as files
 from quarterdeck.insights import service as insights
-from quarterdeck.models import service as models
+from quarterdeck.models import catalog as models
 from quarterdeck.runs import action_service as actions
 from quarterdeck.runs import service as runs
 from quarterdeck.session_files import http as session_files_http

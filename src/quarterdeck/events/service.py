@@ -14,11 +14,8 @@ from quarterdeck.core.pages import LogPageRequest
 from quarterdeck.core.settings import StreamSettings
 from quarterdeck.db.database import Connection
 from quarterdeck.events import store
-from quarterdeck.events.hub import EventHub
 from quarterdeck.events.model import DeltaBody, EventPage, RetryBody
-from quarterdeck.events.page_loader import LogPage, PageLoader
-from quarterdeck.events.stream_slots import StreamSlots
-from quarterdeck.events.subscription import Signal, Subscription
+from quarterdeck.events.streams import EventHub, LogPage, PageLoader, Signal, StreamSlots, Subscription
 
 # A page that reaches this size holds fewer events than were asked for.
 _PAGE_BYTES = 4 * 1024 * 1024

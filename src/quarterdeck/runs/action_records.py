@@ -14,7 +14,6 @@ from quarterdeck.core.settings import ActionSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.events import log as events
 from quarterdeck.events.model import EventType, NewEvent
-from quarterdeck.events.notifications import announce_events
 from quarterdeck.runs import action_rules, action_store
 from quarterdeck.runs.action_model import ActionBody, ActionData, NewAction
 from quarterdeck.webhooks import outbox
@@ -23,10 +22,9 @@ from quarterdeck.webhooks.model import WebhookEvent
 
 async def open_actions(
     connection: Connection,
-    *,
+    workspace_id: UUID,
     session_id: UUID,
     run_id: UUID,
-    workspace_id: UUID,
     new: Sequence[NewAction],
     settings: ActionSettings,
 ) -> None:
@@ -70,11 +68,10 @@ async def _report(
     for action in actions:
         fields = {name: getattr(action, name) for name in names}
         data = msgspec.to_builtins({"action_id": action.id} | fields)
-        await events.append(connection, action.session_id, action.run_id, [NewEvent(event_type, data)])
+        await events.append(connection, action.session_id, action.run_id, NewEvent(event_type, data))
         if subscribers:
             whole = ActionData(**msgspec.structs.asdict(action) | {"workspace_id": workspace_id})
             await outbox.add_deliveries(connection, subscribers, event, action.run_id, whole)
-    await announce_events(connection, {action.session_id for action in actions})
 
 
 # Closes actions without an answer: nobody answered in time, or the limit that was reached no longer applies. Workers do

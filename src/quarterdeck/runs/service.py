@@ -19,7 +19,7 @@ from quarterdeck.core.settings import SubmitSettings
 from quarterdeck.db.database import Connection
 from quarterdeck.events.log import lock_session
 from quarterdeck.runs import creation, lifecycle, store
-from quarterdeck.runs.attachments import AttachmentRules
+from quarterdeck.runs.creation import AttachmentRules
 from quarterdeck.runs.input_batcher import InputBatcher
 from quarterdeck.runs.model import (
     AttachmentRequest,
@@ -152,16 +152,11 @@ async def _deliver(
         attached = None
         if requested is not None:
             attached = await creation.find_attachments(connection, submitter, session_id, requested)
-        if event.delivery is Delivery.QUEUE:
-            run_id = await creation.queue_input(connection, principal, session_id, event.text, attached, settings)
-        else:
-            run_id, cancelled = await creation.interrupt_with_input(
-                connection, principal, session_id, event.text, attached
-            )
-            if cancelled is not None:
-                detail = {"session_id": str(session_id), "interrupted_by": str(run_id)}
-                change = Change("cancel_run", ObjectType.RUN, cancelled, detail)
-                await record_change(connection, principal, call.origin, change)
+        run_id, cancelled = await creation.add_run(connection, principal, session_id, event, attached, settings)
+        if cancelled is not None:
+            detail = {"session_id": str(session_id), "interrupted_by": str(run_id)}
+            change = Change("cancel_run", ObjectType.RUN, cancelled, detail)
+            await record_change(connection, principal, call.origin, change)
         body = SubmitKindBody(Outcome.NEW_RUN, run_id)
         # As for every input, there is no entry in the audit log.
         return Made(shown=body, kept=body, object_id=run_id, changed=False)

@@ -118,7 +118,7 @@ async def fork(
     )
     await store.add(connection, fork_id, origin.workspace_id, fork, user_id, forked_from)
     data = msgspec.to_builtins(forked_from)
-    await log.append(connection, fork_id, None, [NewEvent(EventType.SESSION_FORKED, data)])
+    await log.append(connection, fork_id, None, NewEvent(EventType.SESSION_FORKED, data))
     await store.mark_title(connection, origin.id, fork_id)
     ids = await store.new_event_ids(connection, len(selection.events))
     new_ids = {one.id: new_event_id for one, new_event_id in zip(selection.events, ids, strict=True)}
@@ -131,5 +131,5 @@ async def fork(
     if selection.cut_run is not None:
         # Without it, clients would take the run for an active one.
         cancelled = NewEvent(EventType.RUN_CANCELLED, {"discarded_input_ids": []})
-        await log.append(connection, fork_id, fork_run_id(fork_id, selection.cut_run), [cancelled])
+        await log.append(connection, fork_id, fork_run_id(fork_id, selection.cut_run), cancelled)
     return fork_id

@@ -19,7 +19,7 @@ from quarterdeck.core.settings import KeySettings, TokenSettings
 from quarterdeck.db.database import Connection
 from quarterdeck.sessions import service as sessions
 from quarterdeck.sessions import store
-from quarterdeck.sessions.token_model import (
+from quarterdeck.sessions.model import (
     CreatedSessionTokenBody,
     CreateSessionTokenBody,
     NewSessionToken,

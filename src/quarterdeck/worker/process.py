@@ -14,7 +14,7 @@ from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.settings import Settings, SettingsError
 from quarterdeck.core.trace_export import start_tracing, stop_tracing
 from quarterdeck.db.database import Database
-from quarterdeck.events.notifications import Notifier
+from quarterdeck.events.log import Notifier
 from quarterdeck.models.registry import ModelRegistry
 from quarterdeck.runs.action_records import expire_actions, release_actions
 from quarterdeck.runs.recovery import recover, runs_to_leave

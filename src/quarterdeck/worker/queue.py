@@ -67,13 +67,11 @@ class Queue:
         # Jobs that are not among these, neither before nor after the call, have just been taken.
         known, done = set(self._tasks) | self._done, set(self._done)
         count = min(self._worker.concurrency - len(self._tasks), _TAKEN_AT_ONCE)
-
-        async def work(connection: Connection) -> list[Job]:
-            lease_seconds, slots = self._worker.lease_seconds, self._worker.concurrency
-            return await store.synchronize(connection, self._id, lease_seconds, slots, count, done)
-
+        lease_seconds, slots = self._worker.lease_seconds, self._worker.concurrency
         try:
-            jobs = await self._database.statement(work, repeatable=True)
+            jobs = await self._database.statement(
+                store.synchronize, self._id, lease_seconds, slots, count, done, repeatable=True
+            )
         except Exception as fault:
             log.warning("the queue is not reachable; trying again", exc_info=fault)
             await asyncio.sleep(_PAUSE_SECONDS)

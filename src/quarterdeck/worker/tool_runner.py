@@ -18,7 +18,8 @@ from quarterdeck.models.output_schema import SchemaChecks
 from quarterdeck.runs import calls as call_log
 from quarterdeck.runs.action_model import NewAction, RememberedTool
 from quarterdeck.runs.calls import CallStates
-from quarterdeck.runs.lifecycle import Lease, Superseded
+from quarterdeck.runs.lifecycle import Lease
+from quarterdeck.runs.model import Superseded
 from quarterdeck.sandbox.manifest import FileChanges, PathConflict
 from quarterdeck.sandbox.model import Refusal
 from quarterdeck.sandbox.session_folder import SessionFolder

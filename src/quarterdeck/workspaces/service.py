@@ -91,7 +91,7 @@ async def change_workspace(
         connection: Connection, principal: Principal, workspace_id: UUID, body: ChangeWorkspaceBody
     ) -> Made:
         # A statement of its own: the next one must see what the previous holder of the lock committed.
-        await _lock_workspace(connection, workspace_id)
+        owner_id = await _lock_workspace(connection, workspace_id)
         before = await show_workspace(connection, workspace_id, defaults)
         call.check_unchanged(before.revision)
         limits, retention = before.limits, before.retention
@@ -102,7 +102,7 @@ async def change_workspace(
             rules.check_may_expire(principal, before.retention, retention)
         if (limits, retention) == (before.limits, before.retention):
             return Made(shown=before, kept=before, object_id=workspace_id, changed=False)
-        await store.set_limits_and_retention(connection, workspace_id, limits, retention)
+        await store.change(connection, workspace_id, before.name, before.max_key_days, owner_id, limits.day, retention)
         after = await show_workspace(connection, workspace_id, defaults)
         return Made.plain(after, workspace_id, after.name, **_changed_detail(before, after))
 
