@@ -153,7 +153,7 @@ class ModelCatalog:
             return DEMO
         provider, colon, model = name.partition(":")
         is_written_well = colon and model.strip() and len(name) <= _MAX_NAME_CHARACTERS and name.isprintable()
-        is_known = provider in self._endpoints or provider in _CONFIGURED or provider in KNOWN_PROVIDERS
+        is_known = provider in self._endpoints or is_provider(provider)
         if not is_written_well or not is_known:
             raise ModelFailure(f'Unknown model "{shown(name)}". {self._advice()}')
         missing = self._missing(provider)
@@ -207,6 +207,11 @@ class ModelCatalog:
 
 def _provider_of(name: str) -> str:
     return name.partition(":")[0]
+
+
+def is_provider(name: str) -> bool:
+    """Not the model `demo` and not an endpoint, unless it has the name of a provider."""
+    return name in _CONFIGURED or name in KNOWN_PROVIDERS
 
 
 EXAMPLES = (

@@ -51,7 +51,7 @@ from pydantic_ai.settings import ModelSettings
 from quarterdeck.core.logging import fields, log
 from quarterdeck.core.secrets import redact
 from quarterdeck.core.text_types import storable
-from quarterdeck.models.catalog import ANTHROPIC, OPENAI, OPENAI_CHAT
+from quarterdeck.models.catalog import is_provider
 from quarterdeck.models.messages import to_definition, to_messages, to_turn
 from quarterdeck.models.model import (
     NO_OPTIONS,
@@ -65,7 +65,7 @@ from quarterdeck.models.model import (
     Turn,
 )
 from quarterdeck.models.output_schema import output_instructions
-from quarterdeck.models.retry import add_options, add_response
+from quarterdeck.models.retry import add_to_request_span
 from quarterdeck.tools.model import ToolSpec
 
 # Which settings pydantic-ai leaves out of requests, because the model does not take them. It only warns.
@@ -107,19 +107,9 @@ def _openai_takes_temperature(profile: Mapping[str, Any], options: ModelOptions)
 
 _REASON_CHARACTERS = 500
 _TRANSIENT = (ModelRateLimitError, ModelUnavailableError, ModelServerError, ModelConnectionError)
-_ABOUT_THE_ACCOUNT = (ModelQuotaExceededError, ModelAuthenticationError, ModelNotFoundError)
 _FINAL = (ModelRequestRejectedError, ModelQuotaExceededError)
-# Statuses that say something about the account, the model or the moment and nothing about the content of the request:
-# docs/decisions/0050.
-_NOT_ABOUT_CONTENT = (
-    HTTPStatus.UNAUTHORIZED,
-    HTTPStatus.PAYMENT_REQUIRED,
-    HTTPStatus.FORBIDDEN,
-    HTTPStatus.NOT_FOUND,
-    HTTPStatus.REQUEST_TIMEOUT,
-    HTTPStatus.CONFLICT,
-    HTTPStatus.TOO_MANY_REQUESTS,
-)
+# They say something about the account or the model, and nothing about the content of the request: docs/decisions/0050.
+_NOT_ABOUT_CONTENT = (ModelQuotaExceededError, ModelAuthenticationError, ModelNotFoundError)
 
 
 def to_failure(fault: ModelAPIError, model_name: str, secrets: Sequence[str]) -> Exception:
@@ -131,10 +121,9 @@ def to_failure(fault: ModelAPIError, model_name: str, secrets: Sequence[str]) ->
     transient = isinstance(fault, _TRANSIENT) or status in (None, HTTPStatus.REQUEST_TIMEOUT)
     if transient and not isinstance(fault, _FINAL):
         return TransientFailure(reason, fault.retry_after)
-    if status is None or status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _NOT_ABOUT_CONTENT:
+    if status in (None, HTTPStatus.CONFLICT) or isinstance(fault, _NOT_ABOUT_CONTENT):
         return ModelFailure(reason)
-    # Some providers say these with status 400.
-    return ModelFailure(reason) if isinstance(fault, _ABOUT_THE_ACCOUNT) else RequestRefused(reason)
+    return RequestRefused(reason)
 
 
 def reason_of(fault: Exception, secrets: Sequence[str]) -> str:
@@ -256,37 +245,15 @@ def connect_by_name(provider_name: str, secrets: tuple[str, ...]) -> ProviderCon
     return ProviderConnection(model, close, secrets, COMMON_EFFORT)
 
 
-# The cost of a request, by the list prices that genai-prices ships. Imported with the providers: it loads slowly.
-#
-# The list is part of the installed package. The library fetches a newer one only if a program starts its
-# `UpdatePrices`.
-
-# Also with a base URL: proxies and gateways mostly keep the names of the models behind them. Endpoints have no prices.
-_PRICE_LISTS = {
-    OPENAI: "openai",
-    OPENAI_CHAT: "openai",
-    ANTHROPIC: "anthropic",
-    "azure": "azure",
-    "bedrock": "aws",
-    "cohere": "cohere",
-    "deepseek": "deepseek",
-    "fireworks": "fireworks",
-    "google": "google",
-    "google-cloud": "google",
-    "groq": "groq",
-    "mistral": "mistral",
-    "moonshotai": "moonshotai",
-    "openrouter": "openrouter",
-    "together": "together",
-    "xai": "x-ai",
-}
-
-
 def cost_usd(model: str, usage: object) -> Decimal | None:
-    """`usage` has the attributes of pydantic-ai's RequestUsage. None: the price of the model is unknown."""
+    """By the list prices that genai-prices ships, also with a base URL: proxies and gateways mostly keep the names of
+    the models behind them. Endpoints have no prices. `usage` has the attributes of pydantic-ai's RequestUsage. None:
+    the price of the model is unknown."""
     provider, _, name = model.partition(":")
+    if not is_provider(provider):
+        return None
     try:
-        return calc_price(usage, name, provider_id=_PRICE_LISTS[provider]).total_price
+        return calc_price(usage, name, provider_id=provider).total_price
     except LookupError:
         return None
     except Exception as fault:
@@ -371,7 +338,8 @@ class ProviderModel:
         if output_schema is not None:
             wanted = OutputObjectDefinition(output_schema, name="answer")
             parameters = replace(parameters, output_mode="native", output_object=wanted)
-        add_options(self._options)
+        temperature, max_tokens = self._options.temperature, self._options.max_output_tokens
+        add_to_request_span({"gen_ai.request.temperature": temperature, "gen_ai.request.max_tokens": max_tokens})
         try:
             response = await self._request(messages, parameters, on_text)
         except TimeoutError as fault:
@@ -385,7 +353,13 @@ class ProviderModel:
             ) from fault
         except (UnexpectedModelBehavior, httpx2.HTTPError, httpx2.StreamError) as fault:
             raise TransientFailure(f"The answer of {self.name} broke off: {reason_of(fault, self._secrets)}") from fault
-        add_response(response.model_name, response.provider_response_id, response.finish_reason)
+        add_to_request_span(
+            {
+                "gen_ai.response.model": response.model_name,
+                "gen_ai.response.id": response.provider_response_id,
+                "gen_ai.response.finish_reasons": None if response.finish_reason is None else [response.finish_reason],
+            }
+        )
         usage = response.usage
         return Step(
             to_turn(response, self.name),

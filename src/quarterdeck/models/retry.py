@@ -2,12 +2,13 @@
 
 import asyncio
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import count
 from typing import Any
 
 import msgspec
+from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind
 
 from quarterdeck.core import tracing
@@ -17,7 +18,6 @@ from quarterdeck.models.model import (
     AssistantTurn,
     Model,
     ModelFailure,
-    ModelOptions,
     OnRetry,
     OnText,
     Step,
@@ -49,8 +49,6 @@ def request_span(
     model: str, instructions: str, turns: Sequence[Turn], tools: Sequence[ToolSpec]
 ) -> AbstractContextManager[Span]:
     """`model`: `provider:name`, or `demo`."""
-    if not tracing.is_on():
-        return tracing.NO_SPAN
     provider, _, rest = model.partition(":")
     name = rest or model
     attributes = {
@@ -68,24 +66,11 @@ def request_span(
     return tracing.span(f"chat {name}", kind=SpanKind.CLIENT, attributes=attributes)
 
 
-def add_options(options: ModelOptions) -> None:
-    """To the span of the current request."""
-    span = tracing.current_span()
-    if options.temperature is not None:
-        span.set_attribute("gen_ai.request.temperature", options.temperature)
-    if options.max_output_tokens is not None:
-        span.set_attribute("gen_ai.request.max_tokens", options.max_output_tokens)
-
-
-def add_response(model: str | None, response_id: str | None, finish_reason: str | None) -> None:
-    """To the span of the current request: what only the provider knows."""
-    span = tracing.current_span()
-    if model is not None:
-        span.set_attribute("gen_ai.response.model", model)
-    if response_id is not None:
-        span.set_attribute("gen_ai.response.id", response_id)
-    if finish_reason is not None:
-        span.set_attribute("gen_ai.response.finish_reasons", [finish_reason])
+def add_to_request_span(attributes: Mapping[str, str | float | list[str] | None]) -> None:
+    """What only the model knows of its request. None is left out."""
+    for name, value in attributes.items():
+        if value is not None:
+            trace.get_current_span().set_attribute(name, value)
 
 
 def add_step(span: Span, step: Step) -> None:

@@ -64,7 +64,7 @@ def current_time(now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Too
     return Tool(spec=spec, effect=Effect.READS, carry_out=tell)
 
 
-# Of the demo model.
+# The tool of the demo model: worker/agent.py.
 ADD_NOTE = "add_note"
 
 # The tools of callers cannot have these names.
