@@ -40,8 +40,10 @@ class Made(Struct, frozen=True, kw_only=True):
     changed: bool = True
 
     @classmethod
-    def plain(cls, shown: Struct, object_id: UUID, object_name: str | None = None, **detail: object) -> "Made":
-        return cls(shown=shown, kept=shown, object_id=object_id, object_name=object_name, detail=detail)
+    def plain(
+        cls, shown: Struct | None, object_id: UUID, name: str | None = None, /, *, is_change: bool = True, **detail: Any
+    ) -> "Made":
+        return cls(shown=shown, kept=shown, object_id=object_id, object_name=name, detail=detail, changed=is_change)
 
 
 Effect = Callable[[Connection, Principal, Subject, Body], Awaitable[Made]]

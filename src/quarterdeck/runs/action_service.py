@@ -130,7 +130,7 @@ async def resolve_action(changes: Changes, call: Call[ResolveActionBody], action
         resolution = msgspec.to_builtins(body)
         if action.state is not ActionState.OPEN:
             action_rules.check_same_answer(action, resolution)
-            return Made(shown=action, kept=action, object_id=action_id, changed=False)
+            return Made.plain(action, action_id, is_change=False)
         if body.decision is Decision.RAISE:
             await _raise_limit(connection, action, body)
         caller = await caller_of(connection, principal)

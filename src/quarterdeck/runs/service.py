@@ -159,7 +159,7 @@ async def _deliver(
             await record_change(connection, principal, call.origin, change)
         body = SubmitKindBody(Outcome.NEW_RUN, run_id)
         # As for every input, there is no entry in the audit log.
-        return Made(shown=body, kept=body, object_id=run_id, changed=False)
+        return Made.plain(body, run_id, is_change=False)
 
     return await changes.perform(call, visible_session(call, session_id), ObjectType.RUN, effect, lock=lock)
 
@@ -203,8 +203,7 @@ async def cancel_run(changes: Changes, call: Call[None], run_id: UUID) -> Answer
         body = CancelledRunBody(**msgspec.structs.asdict(ended), discarded_input_ids=discarded)
         # `run` was read before the session's lock was taken: the run may have ended by itself since.
         changed = ended.state is RunState.CANCELLED and run.state is not RunState.CANCELLED
-        detail = {"session_id": str(run.session_id)}
-        return Made(shown=body, kept=body, object_id=run_id, detail=detail, changed=changed)
+        return Made.plain(body, run_id, is_change=changed, session_id=str(run.session_id))
 
     return await changes.perform(call, _visible_run(call, run_id), ObjectType.RUN, effect)
 
@@ -239,8 +238,7 @@ async def discard_input(changes: Changes, call: Call[None], session_id: UUID, in
         # Again: the session may have been deleted while this waited for its lock.
         await lookup(connection, principal)
         reason = await creation.discard(connection, session_id, principal, input_id)
-        detail = {"input_id": str(input_id), "reason": reason}
-        return Made(shown=None, kept=None, object_id=session_id, detail=detail)
+        return Made.plain(None, session_id, input_id=str(input_id), reason=reason)
 
     return await changes.perform(call, lookup, ObjectType.SESSION, effect)
 

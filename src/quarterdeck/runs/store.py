@@ -337,23 +337,16 @@ SELECT enqueue_run(session_id, id) FROM freed
 """
 
 
-async def prune_workers(connection: Connection, lease_seconds: float) -> None:
+async def replace_lost_jobs(connection: Connection, lease_seconds: float) -> None:
+    """Those of workers that have sent no heartbeat for so long."""
     await connection.execute(_PRUNE, (lease_seconds,))
-
-
-async def replace_lost_jobs(connection: Connection) -> None:
     await connection.execute(_REPLACE_LOST)
 
 
-async def delete_spent_jobs(connection: Connection) -> None:
+async def compare_jobs(connection: Connection, active_per_workspace: int | None) -> None:
+    """Deletes jobs that nothing needs, and adds those that are missing."""
     await connection.execute(_DELETE_SPENT)
-
-
-async def add_missing_jobs(connection: Connection) -> None:
     await connection.execute(_ADD_MISSING)
-
-
-async def start_parked_runs(connection: Connection, active_per_workspace: int | None) -> None:
     await connection.execute(_START_PARKED, (active_per_workspace,))
 
 
@@ -363,9 +356,8 @@ _ASK_TO_LEAVE = "SELECT ask_runs_to_leave()"
 _LEAVING = "SELECT run_id FROM run_jobs WHERE taken AND leaving"
 
 
-async def ask_to_leave(connection: Connection) -> None:
-    await connection.execute(_ASK_TO_LEAVE)
-
-
-async def leaving(connection: Connection) -> list[UUID]:
+async def leaving(connection: Connection, ask: bool) -> list[UUID]:
+    """`ask`: first asks further runs to leave, if other workspaces wait."""
+    if ask:
+        await connection.execute(_ASK_TO_LEAVE)
     return await fetch_column(connection, _LEAVING)

@@ -274,19 +274,6 @@ class SessionTokenPage(Struct, frozen=True):
     next_cursor: UUID | None
 
 
-class NewSessionToken(Struct, frozen=True):
-    """A token to be stored."""
-
-    id: UUID
-    session_id: UUID
-    api_key_id: UUID
-    secret_hash: bytes
-    prefix: str
-    label: str | None
-    may_resolve: bool
-    expires_at: Moment
-
-
 # Truncated: a complete secret would trigger secret scanners.
 _SECRET = "qds_live_h2Lq81Zc…"
 

@@ -230,7 +230,7 @@ async def change_session(
         if rules.sets_limits(change):
             await store.forget_raised_limits(connection, after, rules.replaced_run_limits(change))
         fields = rules.changed_fields(before, after)
-        return Made(shown=after, kept=after, object_id=session_id, detail={"fields": fields}, changed=after != before)
+        return Made.plain(after, session_id, is_change=after != before, fields=fields)
 
     call = _with_checked_json(call)
     lookup = visible_session(call, session_id)
@@ -255,7 +255,7 @@ async def delete_session(changes: Changes, models: ModelCatalog, call: Call[None
         call.check_unchanged(session.revision)
         await lifecycle.cancel_all(connection, session_id, principal.workspace_id)
         await store.delete(connection, principal.workspace_id, session_id)
-        return Made(shown=None, kept=None, object_id=session_id)
+        return Made.plain(None, session_id)
 
     return await changes.perform(call, visible_session(call, session_id), ObjectType.SESSION, effect)
 

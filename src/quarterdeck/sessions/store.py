@@ -1,6 +1,7 @@
 """SQL for sessions."""
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -15,8 +16,9 @@ from quarterdeck.agents.configuration import (
     SessionSkill,
 )
 from quarterdeck.core import errors
-from quarterdeck.core.ids import created_at
+from quarterdeck.core.ids import created_at, new_id
 from quarterdeck.core.pages import bounds
+from quarterdeck.core.secrets import Secret
 from quarterdeck.db import driver_errors
 from quarterdeck.db.database import Connection
 from quarterdeck.db.records import (
@@ -33,11 +35,11 @@ from quarterdeck.db.records import (
 )
 from quarterdeck.models.model import ModelOptions
 from quarterdeck.sessions.model import (
+    CreateSessionTokenBody,
     ForkedFrom,
     ListedSession,
     LogEntry,
     NewSession,
-    NewSessionToken,
     SessionBody,
     SessionTokenBody,
     StoredSettings,
@@ -500,8 +502,21 @@ UPDATE session_tokens SET revoked_at = clock_timestamp() WHERE session_id = %s A
 """
 
 
-async def add_token(connection: Connection, token: NewSessionToken) -> None:
-    await connection.execute(_ADD_TOKEN, msgspec.structs.astuple(token))
+async def add_token(
+    connection: Connection,
+    session_id: UUID,
+    api_key_id: UUID,
+    secret: Secret,
+    body: CreateSessionTokenBody,
+    expires_at: datetime,
+) -> SessionTokenBody:
+    """`expires_at`: in place of that of the body."""
+    token_id = new_id()
+    values = (secret.hash, secret.prefix, body.label, body.may_resolve, expires_at)
+    await connection.execute(_ADD_TOKEN, (token_id, session_id, api_key_id, *values))
+    stored = await get_token(connection, session_id, token_id)
+    assert stored is not None
+    return stored
 
 
 async def revoke_token(connection: Connection, session_id: UUID, token_id: UUID) -> bool:

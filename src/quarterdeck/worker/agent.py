@@ -78,6 +78,7 @@ class Agent:
         output: OutputSchema | None,
     ) -> None:
         self._model = model
+        self.model_name = model.name
         self._output = output
         self._attachments = attachments
         self.images = images
@@ -87,6 +88,7 @@ class Agent:
         self.tools = tools
         self._sandbox = sandbox
         self._settings = settings
+        self.result_bytes = settings.tool_result_bytes
         self._context_tokens = settings.context_tokens
         # The numbers of turns that the last request did not contain, and of those that it contained in part.
         self._trimmed = (0, 0)
@@ -97,19 +99,10 @@ class Agent:
         self._summarises = settings.compaction == "summarise"
 
     @property
-    def model_name(self) -> str:
-        return self._model.name
-
-    @property
     def conversation_tokens(self) -> int:
         """How much of the conversation is kept to select from. More than fits: the sizes in the log, where JSON has
         blanks, are compared with it too."""
         return self._settings.context_tokens * 5 // 4
-
-    @property
-    def result_bytes(self) -> int:
-        """Largest size of a tool's result."""
-        return self._settings.tool_result_bytes
 
     @property
     def session_folder(self) -> SessionFolder | None:
