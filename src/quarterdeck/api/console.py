@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope
 
 from quarterdeck.api.endpoint import Respond
 from quarterdeck.core import errors
-from quarterdeck.core.etags import matches_weakly, parse_tags
+from quarterdeck.core.call import parse_tags, tags_match_weakly
 from quarterdeck.http.content_negotiation import accepts_encoding
 
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
@@ -58,7 +58,7 @@ class Console:
         async def respond(scope: Scope, _: Receive) -> Response:
             headers = _PAGE | {"ETag": self._page_tag}
             held = _header(scope, "if-none-match")
-            if matches_weakly(parse_tags(held) or frozenset(), self._page_tag):
+            if tags_match_weakly(parse_tags(held) or frozenset(), self._page_tag):
                 return Response(status_code=304, headers=_ANY | headers)
             return _response(scope, self._page, headers)
 

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from quarterdeck.core.etags import HEADER_PATTERN
+from quarterdeck.core.call import TAGS_PATTERN
 from quarterdeck.core.pages import DEFAULT_LIMIT, MAX_LIMIT
 from quarterdeck.http.request import MAX_EVENT_ID
 from quarterdeck.http.schemas import UUID
@@ -89,7 +89,7 @@ PARAMETERS: Json = {
     "IfMatch": _header(
         "If-Match",
         "One or more ETags with their quotes, or `*`. If none is current, nothing is done and the response is 412.",
-        {"type": "string", "pattern": HEADER_PATTERN},
+        {"type": "string", "pattern": TAGS_PATTERN},
     ),
     "IfNoneMatch": _header(
         "If-None-Match", "ETag of the cached response. If it is still current, the response is 304.", {"type": "string"}

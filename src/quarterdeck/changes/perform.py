@@ -85,7 +85,7 @@ class Changes:
                 receipt = await store.find(connection, claim)
                 if receipt is not None:
                     if receipt.fingerprint != claim.fingerprint:
-                        raise errors.key_reused()
+                        raise errors.conflict(errors.KEY_REUSED)
                     # Our first attempt was committed and only the answer was lost: the caller may still see the secret.
                     if first_attempt is not None and first_attempt[1] == receipt.body:
                         return Answer(first_attempt[0])

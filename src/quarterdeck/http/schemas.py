@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from quarterdeck.core.queries import MAX_NUMBER
+from quarterdeck.core.operation import MAX_NUMBER
 
 Json = dict[str, Any]
 

@@ -13,8 +13,7 @@ from quarterdeck.auth.access import Access, visible_workspace
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Call
 from quarterdeck.core.ids import created_at, first_id_at
-from quarterdeck.core.operation import Query, operation
-from quarterdeck.core.queries import DaysQuery
+from quarterdeck.core.operation import DaysQuery, Query, operation
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.insights import store
 from quarterdeck.insights.model import (

@@ -184,30 +184,23 @@ def connect_openai(api_key: str | None, base_url: str | None, *, chat: bool, sto
     from openai import AsyncOpenAI
     from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel, OpenAIResponsesModelSettings
     from pydantic_ai.providers.openai import OpenAIProvider
+    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
     # Both are always given: otherwise the library reads its own environment variables.
     client = AsyncOpenAI(api_key=api_key or "no-key", base_url=base_url or OPENAI_URL, max_retries=0)
-    provider = OpenAIProvider(openai_client=client)
+    # Another server that has only chat completions need not take all that OpenAI takes.
+    is_compatible = chat and base_url is not None
+    provider = (
+        OpenAICompatibleProvider("openai-compatible", openai_client=client)
+        if is_compatible
+        else OpenAIProvider(openai_client=client)
+    )
     kind = OpenAIChatModel if chat else OpenAIResponsesModel
     # OpenAI stores what it is not told about.
-    always = OpenAIResponsesModelSettings(openai_store=store)
+    always = None if is_compatible else OpenAIResponsesModelSettings(openai_store=store)
     secrets = (api_key,) if api_key else ()
     return ProviderConnection(
         lambda name: kind(name, provider=provider, settings=always), client.close, secrets, _OPENAI_EFFORT
-    )
-
-
-def connect_compatible(api_key: str | None, base_url: str) -> ProviderConnection:
-    """A server that is compatible with OpenAI's chat completions."""
-    from openai import AsyncOpenAI
-    from pydantic_ai.models.openai import OpenAIChatModel
-    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
-
-    client = AsyncOpenAI(api_key=api_key or "no-key", base_url=base_url, max_retries=0)
-    provider = OpenAICompatibleProvider("openai-compatible", openai_client=client)
-    secrets = (api_key,) if api_key else ()
-    return ProviderConnection(
-        lambda name: OpenAIChatModel(name, provider=provider), client.close, secrets, _OPENAI_EFFORT
     )
 
 

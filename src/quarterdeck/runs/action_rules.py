@@ -98,11 +98,11 @@ def too_low(action: ActionBody, used: float) -> ServiceError:
 def check_same_answer(action: ActionBody, resolution: dict[str, Any]) -> None:
     """For an action that is not open any more: the same answer again is no error."""
     if action.state is ActionState.EXPIRED:
-        raise errors.action_expired()
+        raise errors.conflict(errors.ACTION_EXPIRED)
     if action.state is ActionState.CANCELLED:
-        raise errors.action_cancelled()
+        raise errors.conflict(errors.ACTION_CANCELLED)
     if action.resolved_by is None:
-        raise errors.limit_was_raised()
+        raise errors.conflict(errors.LIMIT_WAS_RAISED)
     if not _is_same(_with_defaults(action.resolution), _with_defaults(resolution)):
         raise errors.answered_differently(_who(action.resolved_by))
 

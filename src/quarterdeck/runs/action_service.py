@@ -106,13 +106,13 @@ async def get_action(access: Access, call: Call[None], action_id: UUID) -> Actio
         ),
         ErrorCase(
             "action_expired",
-            errors.action_expired(),
+            errors.conflict(errors.ACTION_EXPIRED),
             "Nobody answered before `expires_at`. It counts as denied.",
             "Send a new input if the call shall be made after all.",
         ),
         ErrorCase(
             "action_cancelled",
-            errors.action_cancelled(),
+            errors.conflict(errors.ACTION_CANCELLED),
             "The run was cancelled.",
             "Nothing: no run waits for the answer.",
         ),

@@ -57,8 +57,21 @@ class AttachmentRules:
         )
 
 
-def refused(verdict: Verdict, detail: dict[str, Any]) -> ServiceError:
+def refusal(verdict: Verdict, detail: Any = None) -> ServiceError:
+    """`detail`: about attachments."""
     match verdict:
+        case Verdict.UNAUTHORIZED:
+            return errors.unauthorized()
+        case Verdict.NOT_FOUND:
+            return errors.not_found("session")
+        case Verdict.FORBIDDEN:
+            return errors.forbidden(Permission.SESSION_MANAGE)
+        case Verdict.CONFLICT:
+            return errors.conflict(errors.KEY_REUSED)
+        case Verdict.ARCHIVED:
+            return errors.conflict(errors.ARCHIVED_SESSION)
+        case Verdict.FULL:
+            return errors.run_full()
         case Verdict.UNKNOWN_FILE:
             return errors.invalid(f"attachments: no file {detail['file_id']}, or this credential cannot see it.")
         case Verdict.UNSUPPORTED_FILE:
@@ -66,22 +79,7 @@ def refused(verdict: Verdict, detail: dict[str, Any]) -> ServiceError:
                 f"attachments: {detail['model']} cannot read {detail['name']} ({detail['media_type']}). "
                 f"It takes {description_of_taken(detail['model'])}. A session with a sandbox takes every file."
             )
-    return errors.session_files_full()
-
-
-_REFUSALS = {
-    Verdict.UNAUTHORIZED: errors.unauthorized,
-    Verdict.NOT_FOUND: lambda: errors.not_found("session"),
-    Verdict.FORBIDDEN: lambda: errors.forbidden(Permission.SESSION_MANAGE),
-    Verdict.CONFLICT: errors.key_reused,
-    Verdict.ARCHIVED: errors.archived_session,
-    Verdict.FULL: errors.run_full,
-}
-
-
-def refusal(verdict: Verdict, detail: Any = None) -> ServiceError:
-    """`detail`: about attachments."""
-    return _REFUSALS[verdict]() if verdict in _REFUSALS else refused(verdict, detail)
+    return errors.conflict(errors.SESSION_FILES_FULL)
 
 
 async def check_submitter(connection: Connection, call: Call[Any], session_id: UUID) -> Submitter:
@@ -140,7 +138,7 @@ async def retry(
 ) -> UUID:
     """Starts a run with copies of the inputs of an ended run."""
     if await lifecycle_store.unfinished_of(connection, session_id):
-        raise errors.another_run_active()
+        raise errors.conflict(errors.ANOTHER_RUN_ACTIVE)
     await store.show_retried(connection, session_id, run_id)
     new_run_id = new_id()
     new_input_ids = [new_id() for _ in range(settings.run_waiting_inputs)]
@@ -156,9 +154,9 @@ async def retry(
         tracing.traceparent(),
     ):
         case "empty":
-            raise errors.nothing_to_retry()
+            raise errors.conflict(errors.NOTHING_TO_RETRY)
         case "too_many":
-            raise errors.too_much_to_retry()
+            raise errors.conflict(errors.TOO_MUCH_TO_RETRY)
     await lifecycle_store.enqueue(connection, session_id, new_run_id)
     await announce_events(connection, [session_id])
     return new_run_id
@@ -176,19 +174,19 @@ async def discard(connection: Connection, session_id: UUID, principal: Principal
     if accepted is None:
         raise errors.not_found("input")
     if EventType.INPUT_DISCARDED in found:
-        raise errors.input_discarded()
+        raise errors.conflict(errors.INPUT_DISCARDED)
     consumed = found.get(EventType.INPUT_CONSUMED)
     actor = await caller_of(connection, principal)
     if consumed is None:
         run_id = await store.waits_in(connection, session_id, accepted)
         if run_id is None:
-            raise errors.input_in_use()
+            raise errors.conflict(errors.INPUT_IN_USE)
         await _log(connection, session_id, run_id, input_id, WITHDRAWN, actor)
         if await store.withdraw(connection, run_id, accepted.text_bytes):
             await lifecycle.cancel(connection, run_id, session_id, principal.workspace_id)
         return WITHDRAWN
     if await store.end_of_run(connection, session_id, consumed) != EventType.RUN_FAILED:
-        raise errors.input_in_use()
+        raise errors.conflict(errors.INPUT_IN_USE)
     await _log(connection, session_id, consumed.run_id, input_id, DROPPED, actor)
     await store.forget_words(connection, session_id, accepted)
     # The model sees one of an input and its copies by retries: if this copy goes, it must not see an earlier one.

@@ -48,7 +48,7 @@ from quarterdeck.runs.store import Submitter
     refusals=(
         ErrorCase(
             "archived",
-            errors.archived_session(),
+            errors.conflict(errors.ARCHIVED_SESSION),
             "The session is archived.",
             "Unarchive the session or use another one.",
         ),
@@ -72,7 +72,7 @@ from quarterdeck.runs.store import Submitter
         ),
         ErrorCase(
             "session_files_full",
-            errors.session_files_full(),
+            errors.conflict(errors.SESSION_FILES_FULL),
             "The attachments exceed the size or the number of files that a session may have. Nothing was stored.",
             "Have the agent delete files, attach fewer, or use another session.",
         ),
@@ -218,13 +218,13 @@ async def cancel_run(changes: Changes, call: Call[None], run_id: UUID) -> Answer
     refusals=(
         ErrorCase(
             "input_discarded",
-            errors.input_discarded(),
+            errors.conflict(errors.INPUT_DISCARDED),
             "The input was withdrawn, dropped, or discarded when its run was cancelled.",
             "Nothing: no run will consume it.",
         ),
         ErrorCase(
             "input_in_use",
-            errors.input_in_use(),
+            errors.conflict(errors.INPUT_IN_USE),
             "A run has consumed the input, and the run is active, has succeeded or was cancelled.",
             "Cancel the run, or fork the session before the input.",
         ),
@@ -257,31 +257,31 @@ async def discard_input(changes: Changes, call: Call[None], session_id: UUID, in
     refusals=(
         ErrorCase(
             "not_retryable",
-            errors.not_retryable(),
+            errors.conflict(errors.NOT_RETRYABLE),
             "The run has succeeded, or it has not ended.",
             "Send a new input instead.",
         ),
         ErrorCase(
             "another_run_active",
-            errors.another_run_active(),
+            errors.conflict(errors.ANOTHER_RUN_ACTIVE),
             "The session has an active run.",
             "Wait for its end, or cancel it.",
         ),
         ErrorCase(
             "nothing_to_retry",
-            errors.nothing_to_retry(),
+            errors.conflict(errors.NOTHING_TO_RETRY),
             "All inputs of the run were withdrawn or dropped.",
             "Send a new input instead.",
         ),
         ErrorCase(
             "too_much_to_retry",
-            errors.too_much_to_retry(),
+            errors.conflict(errors.TOO_MUCH_TO_RETRY),
             "The run consumed more inputs, by number or by size, than may wait in one run.",
             "Send the inputs again one by one.",
         ),
         ErrorCase(
             "archived",
-            errors.archived_session(),
+            errors.conflict(errors.ARCHIVED_SESSION),
             "The session is archived.",
             "Bring the session back, or talk in another.",
         ),
@@ -294,7 +294,7 @@ async def retry_run(changes: Changes, settings: SubmitSettings, call: Call[None]
         ended = errors.existing(await store.get(connection, principal.workspace_id, run_id), "run")
         creation.check_open(await creation.check_submitter(connection, call, run.session_id))
         if ended.state not in (RunState.FAILED, RunState.CANCELLED):
-            raise errors.not_retryable()
+            raise errors.conflict(errors.NOT_RETRYABLE)
         new_run_id = await creation.retry(connection, principal, run_id, run.session_id, settings)
         started = await store.get(connection, principal.workspace_id, new_run_id)
         assert started is not None

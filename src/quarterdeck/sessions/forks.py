@@ -103,7 +103,7 @@ async def fork(
     end = _END_OF_LOG if before_event_id is None else before_event_id
     entries = await store.entries(connection, origin.id, end, settings.max_events + 1)
     if len(entries) > settings.max_events or sum(one.stored_bytes for one in entries) > settings.max_bytes:
-        raise errors.fork_too_large()
+        raise errors.conflict(errors.FORK_TOO_LARGE)
     left_out_runs = {one.run_id for one in entries if one.unanswered_left_out and one.run_id is not None}
     last_answers = await store.last_answers(connection, origin.id, list(left_out_runs)) if left_out_runs else {}
     selection = select(entries, last_answers)

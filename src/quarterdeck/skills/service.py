@@ -17,9 +17,8 @@ from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
-from quarterdeck.core.operation import ErrorCase, operation
+from quarterdeck.core.operation import ArchivedQuery, ErrorCase, VersionsQuery, operation
 from quarterdeck.core.pages import PageRequest
-from quarterdeck.core.queries import ArchivedQuery, VersionsQuery
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.core.versioned import VersionRules
 from quarterdeck.db.database import Connection, Database

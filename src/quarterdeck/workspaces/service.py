@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from msgspec import UNSET, Struct, UnsetType, to_builtins
+from msgspec.structs import asdict, replace
 
 from quarterdeck.agents.configuration import Limit
 from quarterdeck.api_keys import service as api_keys
@@ -25,7 +26,7 @@ from quarterdeck.core.pages import PageRequest
 from quarterdeck.core.retention import RetentionDays, retention_in_force
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.sessions.rules import changed_limit
-from quarterdeck.workspaces import rules, store
+from quarterdeck.workspaces import store
 from quarterdeck.workspaces.model import (
     ChangeWorkspaceBody,
     MemberBody,
@@ -34,6 +35,9 @@ from quarterdeck.workspaces.model import (
     WorkspaceBody,
     WorkspaceLimits,
 )
+
+_MAY_NOT_EXPIRE = "To change the retention of runs, events or files, the permission session.manage is needed too."
+
 
 _FIRST_NAME = "First workspace"
 _FIRST_OWNER = "owner@localhost"
@@ -76,7 +80,7 @@ async def get_workspace(access: Access, defaults: RetentionDays, call: Call[None
     refusals=(
         ErrorCase(
             "may_not_expire",
-            errors.exceeds_caller(rules.MAY_NOT_EXPIRE),
+            errors.exceeds_caller(_MAY_NOT_EXPIRE),
             "The request changes the retention of runs, events or files, and the key lacks `session.manage`.",
             "Use a key with both permissions, or leave these three out.",
         ),
@@ -99,7 +103,7 @@ async def change_workspace(
             limits = WorkspaceLimits(day=changed_limit(before.limits.day, body.limits.day))
         if body.retention is not UNSET:
             retention = await _changed_retention(connection, retention, body.retention)
-            rules.check_may_expire(principal, before.retention, retention)
+            _check_may_expire(principal, before.retention, retention)
         if (limits, retention) == (before.limits, before.retention):
             return Made.plain(before, workspace_id, is_change=False)
         await store.change(connection, workspace_id, before.name, before.max_key_days, owner_id, limits.day, retention)
@@ -299,8 +303,21 @@ async def _stored(connection: Connection, workspace_id: UUID) -> WorkspaceBody:
     return await show_workspace(connection, workspace_id, RetentionDays())
 
 
+def _check_may_expire(principal: Principal, own: RetentionDays, wanted: RetentionDays) -> None:
+    """A short retention deletes conversations, as deleting sessions does. null counts too: the server may delete
+    earlier than the workspace does."""
+    before, after = ((each.run_days, each.event_days, each.file_days) for each in (own, wanted))
+    if before != after and not principal.may(Permission.SESSION_MANAGE):
+        raise errors.exceeds_caller(_MAY_NOT_EXPIRE)
+
+
 async def _changed_retention(connection: Connection, own: RetentionDays, change: SetRetention) -> RetentionDays:
-    return rules.changed_retention(own, change, await store.server_audit_days(connection))
+    """A workspace can keep audit events longer than the server, not shorter: its managers must not be able to remove
+    what they did."""
+    server_days = await store.server_audit_days(connection)
+    if change.audit_days and server_days is not None and change.audit_days < server_days:
+        raise errors.invalid(f"retention.audit_days must be at least {server_days}, the setting of the server.")
+    return replace(own, **{kind: days for kind, days in asdict(change).items() if days is not UNSET})
 
 
 def _changed_detail(before: WorkspaceBody, after: WorkspaceBody) -> dict[str, Any]:
