@@ -32,7 +32,7 @@ async def at_limit(world: World, run_id: str) -> tuple[Lease, str | None]:
     """An attempt that finds its limit reached, as the worker ends it. Returns the action that the run waits for."""
     lease = await begin_run(world, run_id)
     assert lease.reached is not None
-    reached, stopped = lease.reached
+    reached, stopped = lease.reached.reached, lease.reached.stopped
     async with opened(world) as database:
         if stopped is None:
             await lifecycle.wait(database, lease, [budget_action(reached)], ActionSettings())

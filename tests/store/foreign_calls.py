@@ -39,7 +39,6 @@ from quarterdeck.webhooks.model import (
     WebhookEvent,
 )
 from quarterdeck.workspaces import store as workspaces
-from quarterdeck.workspaces.model import WorkspaceLimits
 from tests.store.two_workspaces import ALPHA, BRAVO, BUNDLE, RecordingConnection, StoreCall, Workspace, refused, returns
 
 ORDERS = (True, False)
@@ -232,7 +231,6 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: workspaces.lock_workspace(c, a.workspace)
     kept = RetentionDays(run_days=1)
     yield lambda c, a, b: workspaces.change(c, a.workspace, "taken", 1, a.user, Limit(), kept)
-    yield lambda c, a, b: workspaces.set_limits_and_retention(c, a.workspace, WorkspaceLimits(Limit(1.0, 1)), kept)
     today = datetime.now(UTC).date()
     for group in UsageGroup:
         yield lambda c, a, b, group=group: insights.usage_items(  # type: ignore[misc]
