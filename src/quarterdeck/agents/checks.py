@@ -14,8 +14,7 @@ from quarterdeck.core.call import Body, Call
 from quarterdeck.models.catalog import ModelCatalog
 from quarterdeck.models.model import ModelFailure
 from quarterdeck.models.output_schema import SchemaChecks, TooCostly
-from quarterdeck.tools.built_in_tools import BUILT_IN_TOOLS
-from quarterdeck.tools.model import ToolSpec
+from quarterdeck.tools.model import BuiltIn, ToolSpec
 
 _MAX_SCHEMA_BYTES = 64 * 1024
 _MAX_SCHEMA_PARTS = 500
@@ -100,7 +99,7 @@ def check_model(models: ModelCatalog, name: str | None) -> None:
 
 def check_names_free(tools: Sequence[ToolSpec]) -> None:
     for tool in tools:
-        if tool.name in BUILT_IN_TOOLS:
+        if tool.name in set(BuiltIn):
             raise errors.invalid(f"{tool.name} is the name of a built-in tool. Choose another name.")
 
 

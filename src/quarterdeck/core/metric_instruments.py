@@ -73,7 +73,7 @@ class Instruments:
         return self._process
 
     def model_label(self, model: str) -> str:
-        """Of a model that has answered."""
+        """The label of a model that has answered."""
         return _bounded(model, self._models)
 
     def failing_model_label(self, model: str) -> str:

@@ -14,6 +14,7 @@ from uuid import UUID
 
 import psycopg
 from msgspec import Struct
+from psycopg import AsyncConnection
 
 from quarterdeck.core import errors
 from quarterdeck.core.errors import ServiceError
@@ -28,6 +29,7 @@ Connection = pool.Connection
 Work = Callable[[Connection], Awaitable[T]]
 WorkWith = Callable[[Connection, *Given], Awaitable[T]]
 
+_CONNECT_SECONDS = 3
 _random = SystemRandom()
 
 
@@ -189,3 +191,9 @@ def make_pool(
 def connection_options(settings: DatabaseSettings) -> str:
     """For a connection to PostgreSQL itself."""
     return as_options(app_settings(settings))
+
+
+async def connect(url: str, settings: DatabaseSettings) -> Connection:
+    """To PostgreSQL itself, for notifications: a pooler in transaction mode does not deliver them."""
+    options = connection_options(settings)
+    return await AsyncConnection.connect(url, autocommit=True, options=options, connect_timeout=_CONNECT_SECONDS)

@@ -14,7 +14,6 @@ from uuid import UUID
 from weakref import WeakValueDictionary
 
 import psycopg
-from psycopg import AsyncConnection
 
 from quarterdeck.auth.access import find_principals, is_session_visible
 from quarterdeck.core import errors
@@ -23,7 +22,7 @@ from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.logging import log
 from quarterdeck.core.settings import DatabaseSettings, StreamSettings
 from quarterdeck.core.slots import Slots
-from quarterdeck.db.database import Connection, Database, connection_options
+from quarterdeck.db.database import Connection, Database, connect
 from quarterdeck.events import store
 from quarterdeck.events.log import parse
 from quarterdeck.events.model import DeltaBody, EventBody, EventType, Head, RetryBody
@@ -118,7 +117,6 @@ class Subscription:
 
 _MIN_PAUSE_SECONDS = 0.05
 _MAX_PAUSE_SECONDS = 1.0
-_CONNECT_SECONDS = 3
 
 
 class EventHub:
@@ -162,7 +160,7 @@ class EventHub:
         pause_seconds = _MIN_PAUSE_SECONDS
         while True:
             try:
-                async with await self._connect() as connection:
+                async with await connect(self._url, self._database) as connection:
                     await store.listen(connection)
                     pause_seconds = _MIN_PAUSE_SECONDS
                     await self._listen(connection)
@@ -172,12 +170,6 @@ class EventHub:
                 log.error("the event hub failed; restarting it", exc_info=fault)
             await asyncio.sleep(pause_seconds)
             pause_seconds = min(2 * pause_seconds, _MAX_PAUSE_SECONDS)
-
-    async def _connect(self) -> Connection:
-        options = connection_options(self._database)
-        return await AsyncConnection.connect(
-            self._url, autocommit=True, options=options, connect_timeout=_CONNECT_SECONDS
-        )
 
     async def _listen(self, connection: Connection) -> None:
         # The first check follows LISTEN: it finds events whose notifications came before.

@@ -138,7 +138,7 @@ async def version_stats(
     max_runs: int,
     max_versions: int,
 ) -> list[AgentVersionStats]:
-    """Of the runs from `lowest` until before `end`: the newest `max_runs`."""
+    """Sums of the newest `max_runs` runs from `lowest` until before `end`."""
     values = (agent_id, lowest, agent_id, end, workspace_id, max_runs, max_versions)
     return await fetch_records(connection, AgentVersionStats, _VERSIONS, values)
 

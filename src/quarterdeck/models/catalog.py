@@ -166,7 +166,7 @@ class ModelCatalog:
         return self._endpoints.get(provider)
 
     def api_key(self, provider: str) -> str | None:
-        """Of an endpoint, or of a provider with a setting of ours. None: it needs none. Raises ModelFailure if it is
+        """The key of an endpoint, or of a provider with a setting of ours. None: it needs none. Raises ModelFailure if it is
         missing or malformed."""
         if provider in self._endpoints:
             name = endpoint_key(provider)
@@ -187,7 +187,7 @@ class ModelCatalog:
         return key or None
 
     def secrets(self, provider: str) -> tuple[str, ...]:
-        """Of a provider that reads its keys from the environment."""
+        """The secrets of a provider that reads its keys from the environment."""
         return KNOWN_PROVIDERS[provider].secret_values(self._environment)
 
     def _missing(self, provider: str) -> str | None:

@@ -41,7 +41,7 @@ def expiry_seconds(kind: ActionKind, settings: ActionSettings) -> int:
 
 
 def may_see_actions(principal: Principal) -> bool:
-    """Of its workspace or, for a session token, of its session."""
+    """Whether it sees the actions of its workspace or, for a session token, those of its session."""
     return principal.session_id is None or principal.may_resolve
 
 

@@ -8,21 +8,15 @@ from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.adapter import SANDBOX_FOLDER
 from quarterdeck.sandbox.run_folders import RunSandbox
 from quarterdeck.sandbox.scan import RESERVED
-from quarterdeck.tools.bash import BASH, OUTPUT_FOLDER, bash
+from quarterdeck.tools.bash import OUTPUT_FOLDER, bash
 from quarterdeck.tools.files import (
-    EDIT_FILE,
-    LIST_FILES,
-    READ_FILE,
-    SEARCH_FILES,
-    WRITE_FILE,
     edit_file,
     list_files,
     read_file,
     search_files,
     write_file,
 )
-from quarterdeck.tools.model import ToolSpec
-from quarterdeck.tools.skill_files import LIST_SKILL_FILES, READ_SKILL_FILE
+from quarterdeck.tools.model import BuiltIn, ToolSpec
 from quarterdeck.tools.tool import CallContext, Effect, Tool, parameters
 
 # The tools of a session with a sandbox, and the instructions about it.
@@ -44,41 +38,19 @@ def sandbox_instructions(settings: SandboxSettings) -> str:
     network = "It has access to the network." if settings.network else "It has no network."
     return (
         f"You have a sandbox with a folder of this session, {SANDBOX_FOLDER}, whose files stay from call to call and "
-        f"from run to run. {BASH} runs commands in it. {network} Each command starts anew: only files in "
+        f"from run to run. {BuiltIn.BASH} runs commands in it. {network} Each command starts anew: only files in "
         f"{SANDBOX_FOLDER} are kept, and no process, variable or file elsewhere. Paths of the file tools are relative "
-        f"to {SANDBOX_FOLDER}; prefer {WRITE_FILE} and {EDIT_FILE} to commands that write files. Files that people "
-        f"attach are in attachments/, long outputs in {OUTPUT_FOLDER}/. {RESERVED}/ cannot be written."
+        f"to {SANDBOX_FOLDER}; prefer {BuiltIn.WRITE_FILE} and {BuiltIn.EDIT_FILE} to commands that write files. "
+        f"Files that people attach are in attachments/, long outputs in {OUTPUT_FOLDER}/. {RESERVED}/ cannot be written."
     )
 
 
 # The tool `current_time`.
-
-CURRENT_TIME = "current_time"
 
 
 def current_time(now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Tool:
     async def tell(arguments: dict[str, Any], context: CallContext) -> str:
         return now().astimezone(UTC).strftime("%A %Y-%m-%d %H:%M:%S UTC")
 
-    spec = ToolSpec(CURRENT_TIME, "The current date and time in UTC.", parameters({}))
+    spec = ToolSpec(BuiltIn.CURRENT_TIME, "The current date and time in UTC.", parameters({}))
     return Tool(spec=spec, effect=Effect.READS, carry_out=tell)
-
-
-# The tool of the demo model: worker/agent.py.
-ADD_NOTE = "add_note"
-
-# The tools of callers cannot have these names.
-BUILT_IN_TOOLS = frozenset(
-    {
-        ADD_NOTE,
-        BASH,
-        CURRENT_TIME,
-        EDIT_FILE,
-        LIST_FILES,
-        LIST_SKILL_FILES,
-        READ_FILE,
-        READ_SKILL_FILE,
-        SEARCH_FILES,
-        WRITE_FILE,
-    }
-)

@@ -36,13 +36,11 @@ from quarterdeck.sandbox.scan import RESERVED
 from quarterdeck.sandbox.session_folder import SessionFolder
 from quarterdeck.skills.session_skills import RunSkill, SkillReader
 from quarterdeck.tools.built_in_tools import (
-    ADD_NOTE,
-    BUILT_IN_TOOLS,
     current_time,
     sandbox_instructions,
     sandbox_tools,
 )
-from quarterdeck.tools.model import ToolSpec
+from quarterdeck.tools.model import BuiltIn, ToolSpec
 from quarterdeck.tools.skill_files import by_unique_name, skill_instructions, skill_tools
 from quarterdeck.tools.tool import CallContext, Effect, Tool, Toolbox, client_tool, parameters, text_argument
 from quarterdeck.worker import journal
@@ -258,7 +256,7 @@ class AgentLoader:
     def _toolbox(self, lease: Lease, skills: list[RunSkill], others: list[Tool], of_servers: list[Tool]) -> Toolbox:
         result_bytes = self._model_settings.tool_result_bytes
         built_in = [current_time(), *skill_tools(skills, self._skills, result_bytes), *others]
-        assert all(tool.name in BUILT_IN_TOOLS for tool in built_in), "callers could have tools of the same name"
+        assert all(tool.name in set(BuiltIn) for tool in built_in), "callers could have tools of the same name"
         of_caller = [client_tool(spec) for spec in lease.setup.client_tools]
         # First: a tool that a later release adds must not take the place of the caller's tool of that name.
         return Toolbox([*of_caller, *built_in, *of_servers])
@@ -277,5 +275,5 @@ def add_note(database: Database, lease: Lease) -> Tool:
         return "The note is stored."
 
     properties = {"text": {"type": "string", "description": "The note."}}
-    spec = ToolSpec(ADD_NOTE, "Store a note in the log of this session.", parameters(properties))
+    spec = ToolSpec(BuiltIn.ADD_NOTE, "Store a note in the log of this session.", parameters(properties))
     return Tool(spec=spec, effect=Effect.WRITES, carry_out=add)

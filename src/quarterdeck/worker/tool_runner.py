@@ -139,7 +139,7 @@ class ToolRunner:
         return next_step
 
     async def _mismatch(self, call: ToolCall, action: NewAction) -> KnownResult | None:
-        """Of a tool of the caller: a call that does not match its schema reaches nobody."""
+        """Why a call of a caller's tool does not match its schema: such a call reaches nobody. None: it may be made."""
         tool = self._tools.find(call.name)
         if tool is None or tool.carry_out is not None or action.arguments is None:
             return None
