@@ -166,8 +166,8 @@ class ModelCatalog:
         return self._endpoints.get(provider)
 
     def api_key(self, provider: str) -> str | None:
-        """The key of an endpoint, or of a provider with a setting of ours. None: it needs none. Raises ModelFailure if it is
-        missing or malformed."""
+        """The key of an endpoint, or of a provider with a setting of ours. None: it needs none. Raises ModelFailure
+        if it is missing or malformed."""
         if provider in self._endpoints:
             name = endpoint_key(provider)
             key, needed = self._environment.get(name), False

@@ -41,7 +41,8 @@ def sandbox_instructions(settings: SandboxSettings) -> str:
         f"from run to run. {BuiltIn.BASH} runs commands in it. {network} Each command starts anew: only files in "
         f"{SANDBOX_FOLDER} are kept, and no process, variable or file elsewhere. Paths of the file tools are relative "
         f"to {SANDBOX_FOLDER}; prefer {BuiltIn.WRITE_FILE} and {BuiltIn.EDIT_FILE} to commands that write files. "
-        f"Files that people attach are in attachments/, long outputs in {OUTPUT_FOLDER}/. {RESERVED}/ cannot be written."
+        f"Files that people attach are in attachments/, long outputs in {OUTPUT_FOLDER}/. {RESERVED}/ cannot be "
+        "written."
     )
 
 

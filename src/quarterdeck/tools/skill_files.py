@@ -111,8 +111,8 @@ def skill_instructions(skills: Sequence[RunSkill], folders: Mapping[str, str] | 
     return "\n".join(
         [
             "You have skills: folders with instructions and files, each made for one kind of task. When a task fits a "
-            f"skill's description, read its {SKILL_MD} with {BuiltIn.READ_SKILL_FILE} before you start, and then those of "
-            f"its files that you need; {BuiltIn.LIST_SKILL_FILES} names them. {use}",
+            f"skill's description, read its {SKILL_MD} with {BuiltIn.READ_SKILL_FILE} before you start, and then those "
+            f"of its files that you need; {BuiltIn.LIST_SKILL_FILES} names them. {use}",
             "",
             *lines,
         ]
