@@ -28,6 +28,7 @@ from quarterdeck.models.model import (
     ModelOptions,
     RequestRefused,
     Step,
+    StepRequest,
     ToolCall,
     ToolResult,
     Turn,
@@ -73,7 +74,8 @@ class Talk:
 
     async def step(self, turns: Sequence[Turn] = HELLO, instructions: str = "Be brief.") -> Step:
         on_text, settings = self.shown.append, self._settings
-        return await step_with_retries(self.model, instructions, turns, [READ], on_text, self._retried, settings)
+        request = StepRequest(instructions, turns, [READ])
+        return await step_with_retries(self.model, request, on_text, self._retried, settings)
 
     def _retried(self, attempt: int, pause_seconds: float, reason: str) -> None:
         self.retries.append((attempt, pause_seconds, reason))
@@ -266,7 +268,7 @@ async def test_groq_models_without_reasoning(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setenv("GROQ_BASE_URL", served.url)
         models = ModelRegistry(ModelSettings())
         model = await models.resolve("groq:llama-3.1-8b-instant", ModelOptions(0.5, reasoning_effort="low"))
-        step = await model.step("", HELLO, [], lambda _: None)
+        step = await model.step(StepRequest("", HELLO), lambda _: None)
         await models.close()
     assert step.ignored_settings == ("reasoning_effort",)
     body = served.requests[0].body
@@ -372,7 +374,7 @@ async def test_openai_gets_attachments(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("quarterdeck.models.providers.OPENAI_URL", f"{served.url}/v1")
         models = ModelRegistry(ModelSettings(openai_api_key=KEY))
         with pytest.raises(ModelFailure, match="seen"):
-            await (await models.resolve("openai:gpt-test")).step("", turns, [], lambda _: None)
+            await (await models.resolve("openai:gpt-test")).step(StepRequest("", turns), lambda _: None)
         await models.close()
         content = served.requests[0].body["input"][-1]["content"]
     assert [part["text"] for part in content if part["type"] == "input_text"] == TOLD
@@ -733,7 +735,7 @@ async def test_openai_itself(
     async with provider(streams(replies[path].text("ok"))) as served:
         monkeypatch.setattr("quarterdeck.models.providers.OPENAI_URL", f"{served.url}/v1")
         models = ModelRegistry(ModelSettings(openai_api_key=KEY, **changes))
-        step = await (await models.resolve(model)).step("", HELLO, [READ], lambda _: None)
+        step = await (await models.resolve(model)).step(StepRequest("", HELLO, [READ]), lambda _: None)
         assert step.turn.text == "ok"
         await models.close()
         [request] = served.requests
@@ -753,7 +755,7 @@ async def test_openai_behind_another_address(model: str, path: str, changes: dic
     dialect = RESPONSES if path == "/v1/responses" else OPENAI
     async with provider(streams(dialect.text("ok"))) as served:
         models = ModelRegistry(ModelSettings(openai_base_url=f"{served.url}/v1", **changes))
-        step = await (await models.resolve(model)).step("", HELLO, [READ], lambda _: None)
+        step = await (await models.resolve(model)).step(StepRequest("", HELLO, [READ]), lambda _: None)
         assert (step.turn.text, step.input_tokens, step.cached_tokens, step.output_tokens) == ("ok", 11, 4, 7)
         await models.close()
         [request] = served.requests

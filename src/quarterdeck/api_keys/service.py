@@ -159,8 +159,6 @@ async def issue_api_key(
     idempotent=True,
 )
 async def revoke_api_key(changes: Changes, call: Call[None], api_key_id: UUID) -> Answer[ApiKeyBody]:
-    """Takes effect at once. Idempotent."""
-
     async def effect(connection: Connection, principal: Principal, key: ApiKeyBody, _: None) -> Made:
         await block_credentials(connection, [key.id])
         changed = await store.revoke(connection, principal.workspace_id, key.id)

@@ -26,6 +26,7 @@ from quarterdeck.models.model import (
     ModelFailure,
     OnText,
     Step,
+    StepRequest,
     ToolCall,
     ToolResult,
     Turn,
@@ -128,15 +129,9 @@ class DemoModel:
         # Seconds that runs have spent on `demo: slow`. Not from the turns: those of a long run are cut off.
         self._slow_seconds: dict[UUID | None, float] = {}
 
-    async def step(
-        self,
-        instructions: str,
-        turns: Sequence[Turn],
-        tools: Sequence[ToolSpec],
-        on_text: OnText,
-        output_schema: dict[str, Any] | None = None,
-    ) -> Step:
-        if instructions == SUMMARY_INSTRUCTIONS:
+    async def step(self, request: StepRequest, on_text: OnText) -> Step:
+        turns, tools = request.turns, request.tools
+        if request.instructions == SUMMARY_INSTRUCTIONS:
             turn = AssistantTurn(_summary(turns), [])
             return Step(turn, sum(map(turn_tokens, turns)), turn_tokens(turn))
         run = turns[_run_start(turns) :]
@@ -151,14 +146,14 @@ class DemoModel:
             turn = _turn_with_calls(f"{_TITLE}: I call {', '.join(name for name, _ in calls)}.", calls)
         elif tools and done < commands.tool_steps:
             turn = _tool_step(done, commands.tool_steps, tools)
-        elif output_schema is not None:
-            turn = AssistantTurn(_json_answer(run, output_schema), [])
+        elif request.output_schema is not None:
+            turn = AssistantTurn(_json_answer(run, request.output_schema), [])
         else:
             turn = AssistantTurn(_answer(run), [])
         if commands.cut and not turn.tool_calls:
             turn = AssistantTurn(turn.text[: len(turn.text) // 2], [], cut_off=CutOff.LENGTH)
         await self._write(turn.text, on_text, self._granted(run, commands.slow_seconds))
-        input_tokens = estimate_tokens(instructions) + sum(map(turn_tokens, turns))
+        input_tokens = estimate_tokens(request.instructions) + sum(map(turn_tokens, turns))
         return Step(turn, input_tokens, turn_tokens(turn))
 
     def _granted(self, run: Sequence[Turn], slow_seconds: float | None) -> float | None:

@@ -61,12 +61,11 @@ from quarterdeck.models.model import (
     OnText,
     RequestRefused,
     Step,
+    StepRequest,
     TransientFailure,
-    Turn,
 )
 from quarterdeck.models.output_schema import output_instructions
 from quarterdeck.models.retry import add_to_request_span
-from quarterdeck.tools.model import ToolSpec
 
 # Which settings pydantic-ai leaves out of requests, because the model does not take them. It only warns.
 #
@@ -292,44 +291,27 @@ class ProviderModel:
         configured._settings = cast(ModelSettings, {name: value for name, value in values.items() if value is not None})
         return configured
 
-    async def step(
-        self,
-        instructions: str,
-        turns: Sequence[Turn],
-        tools: Sequence[ToolSpec],
-        on_text: OnText,
-        output_schema: dict[str, Any] | None = None,
-    ) -> Step:
-        if output_schema is None:
-            return await self._step(instructions, turns, tools, on_text)
-        if self._has_structured_output and output_schema.get("type") == "object":
+    async def step(self, request: StepRequest, on_text: OnText) -> Step:
+        schema = request.output_schema
+        if schema is None:
+            return await self._step(request, on_text)
+        if self._model.profile.get("supports_json_schema_output", False) and schema.get("type") == "object":
             try:
-                return await self._step(instructions, turns, tools, on_text, output_schema)
+                return await self._step(request, on_text)
             except ContextExceeded:
                 raise
             except (RequestRefused, _Unsupported) as fault:
                 # Many models and servers take some schemas only, or none beside tools.
                 reason = str(fault)
                 log.info("no structured output with this schema", extra=fields(model=self.name, reason=reason))
-        told = "\n\n".join(filter(None, (instructions, output_instructions(output_schema))))
-        return await self._step(told, turns, tools, on_text)
+        told = "\n\n".join(filter(None, (request.instructions, output_instructions(schema))))
+        return await self._step(replace_fields(request, instructions=told, output_schema=None), on_text)
 
-    @property
-    def _has_structured_output(self) -> bool:
-        return bool(self._model.profile.get("supports_json_schema_output", False))
-
-    async def _step(
-        self,
-        instructions: str,
-        turns: Sequence[Turn],
-        tools: Sequence[ToolSpec],
-        on_text: OnText,
-        output_schema: dict[str, Any] | None = None,
-    ) -> Step:
-        messages = to_messages(turns, instructions, self.name)
-        parameters = library.ModelRequestParameters(function_tools=[to_definition(tool) for tool in tools])
-        if output_schema is not None:
-            wanted = OutputObjectDefinition(output_schema, name="answer")
+    async def _step(self, request: StepRequest, on_text: OnText) -> Step:
+        messages = to_messages(request.turns, request.instructions, self.name)
+        parameters = library.ModelRequestParameters(function_tools=[to_definition(tool) for tool in request.tools])
+        if request.output_schema is not None:
+            wanted = OutputObjectDefinition(request.output_schema, name="answer")
             parameters = replace(parameters, output_mode="native", output_object=wanted)
         temperature, max_tokens = self._options.temperature, self._options.max_output_tokens
         add_to_request_span({"gen_ai.request.temperature": temperature, "gen_ai.request.max_tokens": max_tokens})

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from itertools import count
 from typing import Any
@@ -21,6 +21,7 @@ from quarterdeck.models.model import (
     OnRetry,
     OnText,
     Step,
+    StepRequest,
     ToolResult,
     TransientFailure,
     Turn,
@@ -45,9 +46,7 @@ _PROVIDERS = {
 }
 
 
-def request_span(
-    model: str, instructions: str, turns: Sequence[Turn], tools: Sequence[ToolSpec]
-) -> AbstractContextManager[Span]:
+def request_span(model: str, request: StepRequest) -> AbstractContextManager[Span]:
     """`model`: `provider:name`, or `demo`."""
     provider, _, rest = model.partition(":")
     name = rest or model
@@ -59,9 +58,9 @@ def request_span(
     limit = tracing.content_characters()
     if limit is not None:
         attributes |= {
-            "gen_ai.system_instructions": _json([{"type": "text", "content": instructions[: limit // 2]}]),
-            "gen_ai.input.messages": _newest(map(_message, reversed(turns)), limit),
-            "gen_ai.tool.definitions": _newest(map(_definition, reversed(tools)), limit),
+            "gen_ai.system_instructions": _json([{"type": "text", "content": request.instructions[: limit // 2]}]),
+            "gen_ai.input.messages": _newest(map(_message, reversed(request.turns)), limit),
+            "gen_ai.tool.definitions": _newest(map(_definition, reversed(request.tools)), limit),
         }
     return tracing.span(f"chat {name}", kind=SpanKind.CLIENT, attributes=attributes)
 
@@ -123,21 +122,14 @@ def _json(value: object) -> str:
 
 
 async def step_with_retries(
-    model: Model,
-    instructions: str,
-    turns: Sequence[Turn],
-    tools: Sequence[ToolSpec],
-    on_text: OnText,
-    on_retry: OnRetry,
-    settings: ModelSettings,
-    output_schema: dict[str, Any] | None = None,
+    model: Model, request: StepRequest, on_text: OnText, on_retry: OnRetry, settings: ModelSettings
 ) -> Step:
     """Raises ModelFailure when the retries are used up. After a failed try, `on_text` gets the text of the next try
     from its beginning."""
     for tries in count(1):
         try:
-            with request_span(model.name, instructions, turns, tools) as span:
-                step = await model.step(instructions, turns, tools, on_text, output_schema)
+            with request_span(model.name, request) as span:
+                step = await model.step(request, on_text)
                 add_step(span, step)
                 return step
         except TransientFailure as fault:

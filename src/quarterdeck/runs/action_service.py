@@ -119,8 +119,6 @@ async def get_action(access: Access, call: Call[None], action_id: UUID) -> Actio
     ),
 )
 async def resolve_action(changes: Changes, call: Call[ResolveActionBody], action_id: UUID) -> Answer[ActionBody]:
-    """The first answer counts. The run continues when none of its actions is open."""
-
     async def effect(connection: Connection, principal: Principal, found: ActionBody, body: ResolveActionBody) -> Made:
         await lock_session(connection, found.session_id)
         # Again: it may have been answered, expired, or deleted with its session while this waited for the lock.

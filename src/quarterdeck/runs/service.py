@@ -194,8 +194,6 @@ async def list_session_runs(access: Access, call: Call[None], session_id: UUID, 
     session_token=True,
 )
 async def cancel_run(changes: Changes, call: Call[None], run_id: UUID) -> Answer[CancelledRunBody]:
-    """Takes effect at once. Cancelling an ended run changes nothing and is no error."""
-
     async def effect(connection: Connection, principal: Principal, run: RunBody, _: None) -> Made:
         discarded = await lifecycle.cancel(connection, run_id, run.session_id, principal.workspace_id)
         # Deleted with its session while this waited for the session's lock.

@@ -241,8 +241,6 @@ _ALL_BYTES = 2**63 - 1
 
 
 class StoredInputEvent(Struct, frozen=True):
-    """An event of one input."""
-
     type: str
     id: int
     run_id: UUID

@@ -206,8 +206,6 @@ async def change_session(
     call: Call[ChangeSessionBody],
     session_id: UUID,
 ) -> Answer[SessionBody]:
-    """A run keeps what it has read of the session when it began. The tool policy and limits apply at once."""
-
     async def effect(connection: Connection, principal: Principal, _: UUID, change: ChangeSessionBody) -> Made:
         stored = await _locked(connection, models, principal.workspace_id, session_id)
         call.check_unchanged(stored.revision)

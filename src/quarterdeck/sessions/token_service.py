@@ -100,8 +100,6 @@ async def create_session_token(
 async def revoke_session_token(
     changes: Changes, call: Call[None], session_id: UUID, session_token_id: UUID
 ) -> Answer[SessionTokenBody]:
-    """Takes effect at once. Idempotent."""
-
     async def effect(connection: Connection, _: Principal, token: SessionTokenBody, __: None) -> Made:
         await block_credentials(connection, [token.id])
         changed = await store.revoke_token(connection, session_id, token.id)

@@ -25,7 +25,7 @@ from quarterdeck.models.context import (
     summary_request,
 )
 from quarterdeck.models.demo import DEMO
-from quarterdeck.models.model import ContextExceeded, Model, ModelFailure, OnRetry, OnText, Step, Turn
+from quarterdeck.models.model import ContextExceeded, Model, ModelFailure, OnRetry, OnText, Step, StepRequest, Turn
 from quarterdeck.models.output_schema import OutputSchema, SchemaChecks, output_instructions
 from quarterdeck.models.registry import ModelRegistry
 from quarterdeck.models.retry import step_with_retries
@@ -118,9 +118,8 @@ class Agent:
         self._trimmed = (left_out + dropped, sum(turn.is_cut for turn in kept))
         kept = with_contents(kept, await self._attachments.load(wanted(kept)))
         schema = None if self._output is None else self._output.schema
-        step = await step_with_retries(
-            self._model, self._instructions, kept, self.tools.specs, on_text, on_retry, self._settings, schema
-        )
+        request = StepRequest(self._instructions, kept, self.tools.specs, schema)
+        step = await step_with_retries(self._model, request, on_text, on_retry, self._settings)
         if self._ignored_settings is None:
             self._ignored_settings = step.ignored_settings
         return step
@@ -138,11 +137,10 @@ class Agent:
             split = split_turns(turns, (self._context_tokens - estimate_tokens(self._told)) // 2)
             if split is None or split.older_tokens < self._context_tokens * _MIN_SUMMARISED_SHARE:
                 return None
-            request = await asyncio.to_thread(summary_request, split.older, self._context_tokens)
+            older = await asyncio.to_thread(summary_request, split.older, self._context_tokens)
+            request = StepRequest(SUMMARY_INSTRUCTIONS, [older])
             try:
-                step = await step_with_retries(
-                    self._model, SUMMARY_INSTRUCTIONS, [request], [], lambda _: None, on_retry, self._settings
-                )
+                step = await step_with_retries(self._model, request, lambda _: None, on_retry, self._settings)
             except ModelFailure as fault:
                 if isinstance(fault, ContextExceeded) and self._context_tokens // 2 >= _MIN_CONTEXT_TOKENS:
                     self.shorten(fault)
