@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.service import sweep_blobs
-from quarterdeck.changes.audit.service import sweep_audit_events
+from quarterdeck.changes.audit_log import sweep_audit_events
 from quarterdeck.changes.perform import sweep_receipts
 from quarterdeck.core.retention import RetentionDays
 from quarterdeck.core.settings import Settings

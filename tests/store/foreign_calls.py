@@ -6,9 +6,8 @@ from datetime import UTC, datetime, timedelta
 from quarterdeck.agents import store as agents
 from quarterdeck.agents.configuration import AgentConfiguration, AgentReference, Limit, Limits
 from quarterdeck.api_keys import store as api_keys
-from quarterdeck.changes import store as receipts
-from quarterdeck.changes.audit import store as audit
-from quarterdeck.changes.audit.model import AuditQuery, ObjectType
+from quarterdeck.changes import store as changes
+from quarterdeck.changes.model import AuditQuery, ObjectType
 from quarterdeck.connections.credentials import store as credentials
 from quarterdeck.connections.mcp.model import McpTool
 from quarterdeck.connections.servers import store as mcp_servers
@@ -145,7 +144,7 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: api_keys.of_user(c, a.workspace, b.user)
 
     claim = (ALPHA.key, "create_session", BRAVO.name, b"")
-    yield lambda c, a, b: returns(receipts.find(c, receipts.Claim(*claim)), None)
+    yield lambda c, a, b: returns(changes.find_receipt(c, changes.Claim(*claim)), None)
 
     yield lambda c, a, b: lifecycle.unpark_next(c, a.workspace)
     for kind in CredentialKind:
@@ -260,7 +259,7 @@ def _pages(*, newest_first: bool) -> Iterator[StoreCall]:
         AuditQuery(user_id=BRAVO.user),
     )
     for wanted in filters:
-        yield lambda c, a, b, w=wanted: audit.page(c, a.workspace, beginning, 9, filters=w, **order)  # type: ignore[misc]
+        yield lambda c, a, b, w=wanted: changes.page_of_audit_events(c, a.workspace, beginning, 9, filters=w, **order)  # type: ignore[misc]
     for of in (ActionQuery(), ActionQuery(session_id=BRAVO.session)):
         yield lambda c, a, b, w=of: actions.page(c, a.workspace, beginning, 9, filters=w, **order)  # type: ignore[misc]
     for start in (beginning, None):

@@ -15,9 +15,8 @@ from quarterdeck.auth import last_used
 from quarterdeck.auth import store as access
 from quarterdeck.blobs import store as blobs
 from quarterdeck.blobs.model import Blob, StoredBlob, sha256_range
-from quarterdeck.changes import store as receipts
-from quarterdeck.changes.audit import store as audit
-from quarterdeck.changes.audit.model import Change, ObjectType
+from quarterdeck.changes import store as changes
+from quarterdeck.changes.model import Change, ObjectType
 from quarterdeck.connections.credentials import store as credentials
 from quarterdeck.connections.credentials.model import CredentialType, Parameters, StoredCredential
 from quarterdeck.connections.mcp.model import PinnedTools
@@ -105,21 +104,21 @@ def _own_credentials() -> Iterator[StoreCall]:
 
 def _own_rows() -> Iterator[StoreCall]:
     change = Change("create_session", ObjectType.SESSION, ALPHA.session, {})
-    claim = receipts.Claim(ALPHA.key, "create_session", "new", b"")
+    claim = changes.Claim(ALPHA.key, "create_session", "new", b"")
     configuration = AgentConfiguration(skills=[SessionSkill(ALPHA.skill, 1)], sandbox=None)
     session = NewSession(title="x", configuration=configuration)
     event = NewEvent(EventType.MESSAGE, {"text": "x"})
     until = datetime.now(UTC) + timedelta(days=1)
     secret, key = Secret("x", b"x" * 32, "x"), CreateApiKeyBody("x", [Permission.KEY_MANAGE])
     yield lambda c, a, b: api_keys.add(c, a.workspace, a.user, secret, key, a.key)
-    yield lambda c, a, b: audit.add(c, new_id(), a.workspace, change, None, Origin())
+    yield lambda c, a, b: changes.add_audit_event(c, new_id(), a.workspace, change, None, Origin())
     yield lambda c, a, b: log.lock_session(c, a.session)
     yield lambda c, a, b: log.append(c, a.session, a.run, event)
     yield lambda c, a, b: events.page(c, a.session, 0, 9, 1 << 20)
     yield lambda c, a, b: events.id_before_last(c, a.session, 1)
     yield lambda c, a, b: events.heads(c, [a.session])
-    yield lambda c, a, b: receipts.lock(c, claim)
-    yield lambda c, a, b: receipts.save(c, claim, b"{}")
+    yield lambda c, a, b: changes.lock_receipt(c, claim)
+    yield lambda c, a, b: changes.save_receipt(c, claim, b"{}")
     yield lambda c, a, b: sessions.add_token(c, a.session, a.key, secret, CreateSessionTokenBody(), until)
     yield lambda c, a, b: sessions.add(c, new_id(), a.workspace, session, a.user)
     yield lambda c, a, b: access.workspace_of(c, a.session)
@@ -296,8 +295,8 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     """Nothing of the other is due: what is young, in use, under way or not yet wanted stays."""
     long_ago = datetime(1970, 1, 1, tzinfo=UTC)
     nothing = BatchResult(deleted=0, read=0, next_start=None)
-    yield lambda c, a, b: returns(audit.delete_old(c, LOWEST_ID, 9), nothing)
-    yield lambda c, a, b: returns(receipts.delete_old(c, long_ago, 7, 7, 9), nothing)
+    yield lambda c, a, b: returns(changes.delete_old_audit_events(c, LOWEST_ID, 9), nothing)
+    yield lambda c, a, b: returns(changes.delete_old_receipts(c, long_ago, 7, 7, 9), nothing)
     yield lambda c, a, b: returns(files.delete_old(c, LOWEST_ID, None, 1, 9), nothing)
     yield lambda c, a, b: returns(expiry.with_files(c, LOWEST_ID, 1, 9), [])
     yield lambda c, a, b: returns(expiry.idle(c, [a.session, b.session], 1), [])

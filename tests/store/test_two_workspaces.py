@@ -52,7 +52,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
     "adds a row whose ids were created or checked before": (
         "runs/action_store _ADD",
         "api_keys/store _ADD",
-        "audit/store _ADD",
+        "changes/store _ADD",
         "changes/store _SAVE",
         "credentials/store _ADD",
         "runs/store _ADD",
@@ -188,7 +188,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
 # Statements about all workspaces. Their calls show which rows they must not change.
 OF_ALL_WORKSPACES: dict[str, tuple[str, ...]] = {
     "removes expired rows": (
-        "audit/store _EXPIRE",
+        "changes/store _EXPIRE",
         "changes/store _DELETE_OLD",
         "sessions/store _DELETED",
         "webhooks/store _DELETE_OLD",

@@ -21,7 +21,7 @@ from quarterdeck.agents.model import (
     UsedVersion,
 )
 from quarterdeck.auth.access import Access, Lookup, visible_record, visible_workspace
-from quarterdeck.changes.audit.model import ObjectType
+from quarterdeck.changes.model import ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.connections.servers import service as mcp_servers
 from quarterdeck.core import errors

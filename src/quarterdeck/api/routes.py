@@ -3,7 +3,7 @@
 from quarterdeck.agents import service as agents
 from quarterdeck.api_keys import service as api_keys
 from quarterdeck.auth import service as auth
-from quarterdeck.changes.audit import service as audit
+from quarterdeck.changes import audit_log as audit
 from quarterdeck.connections.credentials import service as credentials
 from quarterdeck.connections.servers import service as mcp_servers
 from quarterdeck.core.operation import at

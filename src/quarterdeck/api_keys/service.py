@@ -15,7 +15,7 @@ from quarterdeck.api_keys.model import (
     RotateApiKeyBody,
 )
 from quarterdeck.auth.access import Access, Hold, block_credentials, visible_record, visible_workspace
-from quarterdeck.changes.audit.model import ObjectType
+from quarterdeck.changes.model import ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors, secrets
 from quarterdeck.core.actors import CredentialKind, Permission, Principal

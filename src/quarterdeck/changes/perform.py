@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from quarterdeck.auth.access import Access, Hold, Lookup
 from quarterdeck.changes import store
-from quarterdeck.changes.audit.model import Change, ObjectType
-from quarterdeck.changes.audit.service import record_change
+from quarterdeck.changes.audit_log import record_change
+from quarterdeck.changes.model import Change, ObjectType
 from quarterdeck.changes.store import Claim
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Principal, without_emails
@@ -81,8 +81,8 @@ class Changes:
             if call.idempotency_key is not None:
                 seen = body if compared is None else compared(body)
                 claim = Claim(principal.scope_id, name, call.idempotency_key, fingerprint(call.resource, seen))
-                await store.lock(connection, claim)
-                receipt = await store.find(connection, claim)
+                await store.lock_receipt(connection, claim)
+                receipt = await store.find_receipt(connection, claim)
                 if receipt is not None:
                     if receipt.fingerprint != claim.fingerprint:
                         raise errors.conflict(errors.KEY_REUSED)
@@ -96,7 +96,7 @@ class Changes:
                 await record_change(connection, principal, call.origin, change)
             first_attempt = _encoded(made.shown, principal), _encoded(made.kept, principal)
             if claim is not None:
-                await store.save(connection, claim, first_attempt[1])
+                await store.save_receipt(connection, claim, first_attempt[1])
             return Answer(first_attempt[0])
 
         return await self._database.transaction(work, repeatable=call.idempotency_key is not None, owner=call.owner)
@@ -110,5 +110,5 @@ def _encoded(record: Struct | None, principal: Principal) -> bytes:
 
 async def sweep_receipts(database: Database, days: int, shortest_days: int, batch: int) -> int:
     """`days`: the retention of the server. `shortest_days`: of all workspaces."""
-    delete = partial(store.delete_old, days=days, shortest_days=shortest_days, batch=batch)
+    delete = partial(store.delete_old_receipts, days=days, shortest_days=shortest_days, batch=batch)
     return await walk(database, delete, _EPOCH, batch)

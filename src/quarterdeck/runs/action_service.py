@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from quarterdeck.auth.access import Access, Lookup
 from quarterdeck.auth.service import caller_of
-from quarterdeck.changes.audit.model import ObjectType
+from quarterdeck.changes.model import ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal

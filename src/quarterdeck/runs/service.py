@@ -6,8 +6,8 @@ import msgspec
 
 from quarterdeck.auth.access import Access, Lookup, visible_session
 from quarterdeck.auth.last_used import LastUsed
-from quarterdeck.changes.audit.model import Change, ObjectType
-from quarterdeck.changes.audit.service import record_change
+from quarterdeck.changes.audit_log import record_change
+from quarterdeck.changes.model import Change, ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors, tracing
 from quarterdeck.core.actors import Permission, Principal

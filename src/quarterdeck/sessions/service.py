@@ -11,7 +11,7 @@ from quarterdeck.agents import checks
 from quarterdeck.agents import service as agents
 from quarterdeck.agents.configuration import AgentConfiguration, ConfigurationField
 from quarterdeck.auth.access import Access, visible_session, visible_workspace
-from quarterdeck.changes.audit.model import ObjectType
+from quarterdeck.changes.model import ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.connections.servers import service as mcp_servers
 from quarterdeck.core import errors

@@ -7,7 +7,7 @@ import msgspec
 
 from quarterdeck.api_keys.rules import check_expiry, check_life
 from quarterdeck.auth.access import Access, Lookup, block_credentials, visible_session
-from quarterdeck.changes.audit.model import ObjectType
+from quarterdeck.changes.model import ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors, secrets
 from quarterdeck.core.actors import CredentialKind, Permission, Principal

@@ -14,8 +14,8 @@ from quarterdeck.api_keys import service as api_keys
 from quarterdeck.api_keys.model import ApiKeyBody, CreateApiKeyBody, CreatedApiKeyBody
 from quarterdeck.api_keys.rules import check_expiry
 from quarterdeck.auth.access import Access, visible_workspace
-from quarterdeck.changes.audit.model import Change, ObjectType
-from quarterdeck.changes.audit.service import record_operator_change
+from quarterdeck.changes.audit_log import record_operator_change
+from quarterdeck.changes.model import Change, ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors
 from quarterdeck.core.actors import ActorBody, Permission, Principal
