@@ -1,7 +1,8 @@
 """The agent of one run: model, instructions, tools, and the part of the conversation that fits into the context."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -31,15 +32,13 @@ from quarterdeck.models.registry import ModelRegistry
 from quarterdeck.models.retry import step_with_retries
 from quarterdeck.runs import calls
 from quarterdeck.runs.lifecycle import Lease
+from quarterdeck.sandbox.adapter import SANDBOX_FOLDER
 from quarterdeck.sandbox.run_folders import RunSandbox, folder_names
 from quarterdeck.sandbox.scan import RESERVED
 from quarterdeck.sandbox.session_folder import SessionFolder
 from quarterdeck.skills.session_skills import RunSkill, SkillReader
-from quarterdeck.tools.built_in_tools import (
-    current_time,
-    sandbox_instructions,
-    sandbox_tools,
-)
+from quarterdeck.tools.bash import OUTPUT_FOLDER, bash
+from quarterdeck.tools.files import edit_file, list_files, read_file, search_files, write_file
 from quarterdeck.tools.model import BuiltIn, ToolSpec
 from quarterdeck.tools.skill_files import by_unique_name, skill_instructions, skill_tools
 from quarterdeck.tools.tool import CallContext, Effect, Tool, Toolbox, client_tool, parameters, text_argument
@@ -275,3 +274,35 @@ def add_note(database: Database, lease: Lease) -> Tool:
     properties = {"text": {"type": "string", "description": "The note."}}
     spec = ToolSpec(BuiltIn.ADD_NOTE, "Store a note in the log of this session.", parameters(properties))
     return Tool(spec=spec, effect=Effect.WRITES, carry_out=add)
+
+
+def sandbox_tools(sandbox: RunSandbox | None, settings: SandboxSettings) -> list[Tool]:
+    """`sandbox` is None if the worker has none. Then every call is refused."""
+    return [
+        bash(sandbox, settings),
+        read_file(sandbox),
+        write_file(sandbox),
+        edit_file(sandbox),
+        list_files(sandbox),
+        search_files(sandbox),
+    ]
+
+
+def sandbox_instructions(settings: SandboxSettings) -> str:
+    network = "It has access to the network." if settings.network else "It has no network."
+    return (
+        f"You have a sandbox with a folder of this session, {SANDBOX_FOLDER}, whose files stay from call to call and "
+        f"from run to run. {BuiltIn.BASH} runs commands in it. {network} Each command starts anew: only files in "
+        f"{SANDBOX_FOLDER} are kept, and no process, variable or file elsewhere. Paths of the file tools are relative "
+        f"to {SANDBOX_FOLDER}; prefer {BuiltIn.WRITE_FILE} and {BuiltIn.EDIT_FILE} to commands that write files. "
+        f"Files that people attach are in attachments/, long outputs in {OUTPUT_FOLDER}/. {RESERVED}/ cannot be "
+        "written."
+    )
+
+
+def current_time(now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Tool:
+    async def tell(arguments: dict[str, Any], context: CallContext) -> str:
+        return now().astimezone(UTC).strftime("%A %Y-%m-%d %H:%M:%S UTC")
+
+    spec = ToolSpec(BuiltIn.CURRENT_TIME, "The current date and time in UTC.", parameters({}))
+    return Tool(spec=spec, effect=Effect.READS, carry_out=tell)

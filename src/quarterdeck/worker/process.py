@@ -18,7 +18,7 @@ from quarterdeck.db.database import Database
 from quarterdeck.events.log import Notifier
 from quarterdeck.models.registry import ModelRegistry
 from quarterdeck.runs.action_records import expire_actions, release_actions
-from quarterdeck.runs.recovery import recover, runs_to_leave
+from quarterdeck.runs.lifecycle import recover, runs_to_leave
 from quarterdeck.sandbox.adapter import Sandbox
 from quarterdeck.sandbox.choice import find_sandbox
 from quarterdeck.sandbox.model import SandboxUnavailable
