@@ -15,7 +15,7 @@ from psycopg.types.json import Jsonb
 from quarterdeck.connections.mcp.model import PinnedTools
 from quarterdeck.core.settings import RunSettings
 from quarterdeck.db.database import Connection
-from quarterdeck.db.records import fetch_column, fetch_record, fetch_records, fetch_value
+from quarterdeck.db.records import fetch_bool, fetch_column, fetch_record, fetch_records, fetch_value
 from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.models.model import Step
 from quarterdeck.runs.action_model import ActionState, ReachedLimit
@@ -103,17 +103,18 @@ SET state = 'failed', failure = %s, setup = NULL, mcp_tools = NULL, finished_at 
 WHERE id = %s AND attempt = %s AND state = %s
 RETURNING last_input, consumed_through
 """
+# The events `e` of a session since its last answer.
+_SINCE_ANSWER = """e.session_id = %(session)s AND e.id > coalesce((
+    SELECT m.id FROM session_events m WHERE m.session_id = %(session)s AND m.type = 'message' ORDER BY m.id DESC LIMIT 1
+), 0)"""
 # The run, and those that were cancelled or failed since the last answer of the session: the refused request contained
 # their inputs and results too.
-_LEAVE_OUT_REFUSED = """
+_LEAVE_OUT_REFUSED = f"""
 UPDATE runs SET unanswered_left_out = true
-WHERE id = %s OR id IN (
-    SELECT e.run_id FROM session_events e
-    WHERE e.session_id = %s AND e.type IN ('input.consumed', 'tool.result') AND e.id > coalesce((
-        SELECT m.id FROM session_events m WHERE m.session_id = %s AND m.type = 'message' ORDER BY m.id DESC LIMIT 1
-    ), 0)
+WHERE id = %(run)s OR id IN (
+    SELECT e.run_id FROM session_events e WHERE {_SINCE_ANSWER} AND e.type IN ('input.consumed', 'tool.result')
 )
-"""
+"""  # noqa: S608  built from constants
 _CANCEL = """
 UPDATE runs
 SET state = 'cancelled', parked = false, waiting_since = NULL, setup = NULL, mcp_tools = NULL,
@@ -343,7 +344,7 @@ async def fail(connection: Connection, run: RunKey, state: str, reason: str) -> 
 
 async def leave_out_refused(connection: Connection, session_id: UUID, run_id: UUID) -> None:
     """The model no longer sees what was consumed since the last answer, of which the provider refused some part."""
-    await connection.execute(_LEAVE_OUT_REFUSED, (run_id, session_id, session_id))
+    await connection.execute(_LEAVE_OUT_REFUSED, {"run": run_id, "session": session_id})
 
 
 async def cancel(connection: Connection, run_id: UUID) -> tuple[int, int] | None:
@@ -379,19 +380,16 @@ async def cancel_jobs(connection: Connection, run_id: UUID) -> None:
 
 # Not progress: a tool that ends its worker each time must not reset barren_attempts.
 _HOLD = "UPDATE runs SET updated_at = clock_timestamp() WHERE id = %s AND attempt = %s AND state = 'running'"
-_STARTED_CALLS = """
+_STARTED_CALLS = f"""
 SELECT e.data->>'call_id', max((e.data->>'attempt')::integer) FROM session_events e
-WHERE e.session_id = %s AND e.run_id = %s AND e.type = 'tool.started' AND e.id > coalesce((
-    SELECT m.id FROM session_events m WHERE m.session_id = %s AND m.type = 'message' ORDER BY m.id DESC LIMIT 1
-), 0)
-GROUP BY 1
-"""
-_HAS_RESULT = """
-SELECT FROM session_events e
-WHERE e.session_id = %s AND e.run_id = %s AND e.type = 'tool.result' AND e.data->>'call_id' = %s AND e.id > coalesce((
-    SELECT m.id FROM session_events m WHERE m.session_id = %s AND m.type = 'message' ORDER BY m.id DESC LIMIT 1
-), 0)
-"""
+WHERE {_SINCE_ANSWER} AND e.run_id = %(run)s AND e.type = 'tool.started' GROUP BY 1
+"""  # noqa: S608  built from constants
+_HAS_RESULT = f"""
+SELECT EXISTS (
+    SELECT FROM session_events e
+    WHERE {_SINCE_ANSWER} AND e.run_id = %(run)s AND e.type = 'tool.result' AND e.data->>'call_id' = %(call)s
+)
+"""  # noqa: S608  built from constants
 
 
 async def hold(connection: Connection, run: RunKey) -> None:
@@ -401,11 +399,12 @@ async def hold(connection: Connection, run: RunKey) -> None:
 
 async def started_calls(connection: Connection, session_id: UUID, run_id: UUID) -> dict[str, int]:
     """The calls of the last answer that were started, with the last attempt that did."""
-    return dict(await (await connection.execute(_STARTED_CALLS, (session_id, run_id, session_id))).fetchall())
+    values = {"session": session_id, "run": run_id}
+    return dict(await (await connection.execute(_STARTED_CALLS, values)).fetchall())
 
 
 async def has_result(connection: Connection, session_id: UUID, run_id: UUID, call_id: str) -> bool:
-    return (await connection.execute(_HAS_RESULT, (session_id, run_id, call_id, session_id))).rowcount > 0
+    return await fetch_bool(connection, _HAS_RESULT, {"session": session_id, "run": run_id, "call": call_id})
 
 
 # Reads the part of a session's log that its model gets: db/functions/conversation.sql.
