@@ -74,15 +74,6 @@ class Database:
         attempts = _Attempts(owner, in_transaction=True, repeatable=repeatable, when_locked=errors.locked())
         return await self._bounded(self._run(lambda c: work(c, *given), attempts), _overdue(repeatable=repeatable))
 
-    async def in_batches(self, delete: Work[int], batch: int) -> int:
-        """Deletes rows `batch` at a time, each batch in its own transaction, so that no lock is held for long."""
-        deleted = 0
-        while True:
-            count = await self.transaction(delete, repeatable=True)
-            deleted += count
-            if count < batch:
-                return deleted
-
     async def _bounded(self, running: Awaitable[T], overdue: ServiceError) -> T:
         task = asyncio.ensure_future(running)
         self._running.add(task)

@@ -1,7 +1,6 @@
 """Statistics: the activity of a workspace, the runs of an agent, and tokens and cost."""
 
 from datetime import UTC, date, datetime, time, timedelta
-from functools import partial
 from typing import Annotated
 from uuid import UUID
 
@@ -170,5 +169,10 @@ async def sum_up_usage(
 
 
 async def sweep_usage(database: Database, workspace_id: UUID, days: int, batch: int) -> int:
-    delete = partial(store.delete_old_usage, workspace_id=workspace_id, days=days, batch=batch)
-    return await database.in_batches(delete, batch)
+    """Each batch is a transaction of its own, so that no lock is held for long."""
+    deleted = 0
+    while True:
+        count = await database.transaction(store.delete_old_usage, workspace_id, days, batch, repeatable=True)
+        deleted += count
+        if count < batch:
+            return deleted
