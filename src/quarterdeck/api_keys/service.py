@@ -7,13 +7,7 @@ from uuid import UUID
 import msgspec
 
 from quarterdeck.api_keys import rules, store
-from quarterdeck.api_keys.model import (
-    ApiKeyBody,
-    ApiKeyPage,
-    CreateApiKeyBody,
-    CreatedApiKeyBody,
-    RotateApiKeyBody,
-)
+from quarterdeck.api_keys.model import ApiKeyBody, ApiKeyPage, CreateApiKeyBody, CreatedApiKeyBody, RotateApiKeyBody
 from quarterdeck.auth.access import Access, Hold, block_credentials, visible_record, visible_workspace
 from quarterdeck.changes.model import ObjectType
 from quarterdeck.changes.perform import Changes, Made

@@ -18,14 +18,7 @@ from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.db.database import Connection
 from quarterdeck.events.log import lock_session
 from quarterdeck.runs import action_records, action_rules, action_store
-from quarterdeck.runs.action_model import (
-    ActionBody,
-    ActionPage,
-    ActionQuery,
-    ActionState,
-    Decision,
-    ResolveActionBody,
-)
+from quarterdeck.runs.action_model import ActionBody, ActionPage, ActionQuery, ActionState, Decision, ResolveActionBody
 
 # A page that reaches this size holds fewer actions than were asked for.
 _PAGE_BYTES = 4 * 1024 * 1024
@@ -42,12 +35,7 @@ _TOKENS = "A session token needs `may_resolve` and sees the actions of its sessi
     cursor_must_exist=False,
     session_token=True,
 )
-async def list_actions(
-    access: Access,
-    call: Call[None],
-    filters: ActionQuery,
-    request: PageRequest,
-) -> ActionPage:
+async def list_actions(access: Access, call: Call[None], filters: ActionQuery, request: PageRequest) -> ActionPage:
     async def lookup(_: Connection, principal: Principal) -> UUID:
         if call.workspace_id not in (None, principal.workspace_id):
             raise errors.not_found("workspace")
@@ -145,12 +133,8 @@ async def resolve_action(changes: Changes, call: Call[ResolveActionBody], action
         action_rules.check_storable(answer)
         return answer
 
-    return await changes.perform(
-        msgspec.structs.replace(call, read_body=read_body),
-        _visible_action(call, action_id),
-        ObjectType.ACTION,
-        effect,
-    )
+    checked = msgspec.structs.replace(call, read_body=read_body)
+    return await changes.perform(checked, _visible_action(call, action_id), ObjectType.ACTION, effect)
 
 
 async def _raise_limit(connection: Connection, action: ActionBody, body: ResolveActionBody) -> None:

@@ -21,15 +21,7 @@ from quarterdeck.db.records import (
     fetch_records,
     fetch_value,
 )
-from quarterdeck.runs.model import (
-    AttachmentRequest,
-    InputEvent,
-    RunBody,
-    RunState,
-    Submission,
-    Submitted,
-    Verdict,
-)
+from quarterdeck.runs.model import AttachmentRequest, InputEvent, RunBody, RunState, Submission, Submitted, Verdict
 
 _SUBMIT = """
 SELECT verdict, body, api_key_id FROM submit_inputs(%b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b::jsonb[], %b)

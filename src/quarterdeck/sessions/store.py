@@ -9,12 +9,7 @@ import msgspec
 from msgspec import UNSET
 from psycopg.types.json import Jsonb
 
-from quarterdeck.agents.configuration import (
-    AgentConfiguration,
-    AgentReference,
-    ConfigurationField,
-    SessionSkill,
-)
+from quarterdeck.agents.configuration import AgentConfiguration, AgentReference, ConfigurationField, SessionSkill
 from quarterdeck.core import errors
 from quarterdeck.core.ids import created_at, new_id
 from quarterdeck.core.pages import bounds
