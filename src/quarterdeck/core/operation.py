@@ -206,7 +206,7 @@ def _query_parameter(name: str, schema: Json, components: Json, required: bool) 
     return QueryParameter(name, schema, description, required, examples[0])
 
 
-# Query parameters that several operations have. See `Query` in `core/operation.py`.
+# Query parameters that several operations have.
 
 MAX_NUMBER = 2**31 - 1
 _NO_NUL = r"^[^\u0000]*$"

@@ -6,16 +6,14 @@ Imports no provider library.
 import os
 from collections.abc import Mapping
 from importlib.util import find_spec
-from uuid import UUID
 
 from msgspec import Struct
 
 from quarterdeck.auth.access import Access, visible_workspace
-from quarterdeck.core.actors import Permission, Principal
+from quarterdeck.core.actors import Permission
 from quarterdeck.core.call import Call
 from quarterdeck.core.operation import operation
 from quarterdeck.core.settings import ModelSettings, variable
-from quarterdeck.db.database import Connection
 from quarterdeck.models.demo import DEMO
 from quarterdeck.models.model import ModelFailure
 from quarterdeck.skills.model import shown
@@ -223,9 +221,6 @@ EXAMPLES = (
 )
 
 
-# Operations on models.
-
-
 @operation(
     summary="List the models that sessions can use",
     description="`default` is used by sessions that name no model. `items` are suggestions of the operator: a session "
@@ -234,7 +229,5 @@ EXAMPLES = (
     success="The default model, the configured providers and the suggested models.",
 )
 async def list_models(access: Access, models: ModelCatalog, call: Call[None]) -> ModelList:
-    async def show(_: Connection, __: Principal, ___: UUID) -> ModelList:
-        return models.listed()
-
-    return await access.read(call, visible_workspace(call), show)
+    await access.find(call, visible_workspace(call))
+    return models.listed()
