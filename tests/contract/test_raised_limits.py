@@ -88,7 +88,7 @@ async def test_steered_inputs_start_the_next_run_after_a_stop(world: World, expi
         await resolve(world, action_id, decision="stop")
     lease, action_id = await at_limit(world, run_id)
     assert lease.reached is not None
-    assert (lease.reached[1], action_id) == (ActionState.EXPIRED if expires else ActionState.RESOLVED, None)
+    assert (lease.reached.stopped, action_id) == (ActionState.EXPIRED if expires else ActionState.RESOLVED, None)
     failed = [one for one in await log_of(world, session_id) if one["type"] == "run.failed"][-1]["data"]
     next_run_id = failed["next_run_id"]
     assert (await consumed(world, session_id))[run_id] == ["Task."]

@@ -237,4 +237,6 @@ async def test_a_stopped_run_stays_stopped(budget: Budget, state: str, decision:
     assert await budget.reached() is None
     await budget.action("day", COST, state, decision)
     reached = ReachedLimit(LimitScope.DAY, "max_cost_usd", 10.5, 12)
-    assert await lifecycle.reached_limit(budget.connection, budget.run_id) == (reached, ActionState(state))
+    assert await lifecycle.reached_limit(budget.connection, budget.run_id) == lifecycle.StoppingLimit(
+        reached, ActionState(state)
+    )

@@ -158,7 +158,7 @@ async def revoke_api_key(changes: Changes, call: Call[None], api_key_id: UUID) -
         changed = await store.revoke(connection, principal.workspace_id, key.id)
         revoked = await store.get(connection, principal.workspace_id, key.id)
         assert revoked is not None
-        return Made.plain(revoked, key.id, key.label, is_change=changed, label=key.label)
+        return Made.plain(revoked, key.id, key.label, changed, label=key.label)
 
     return await changes.perform(
         call, visible_record(call, "API key", store.get, api_key_id), ObjectType.API_KEY, effect, hold=Hold.EXCLUSIVE

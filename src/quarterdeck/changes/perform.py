@@ -41,9 +41,9 @@ class Made(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def plain(
-        cls, shown: Struct | None, object_id: UUID, name: str | None = None, /, *, is_change: bool = True, **detail: Any
+        cls, shown: Struct | None, object_id: UUID, name: str | None = None, changed: bool = True, /, **detail: Any
     ) -> "Made":
-        return cls(shown=shown, kept=shown, object_id=object_id, object_name=name, detail=detail, changed=is_change)
+        return cls(shown=shown, kept=shown, object_id=object_id, object_name=name, detail=detail, changed=changed)
 
 
 Effect = Callable[[Connection, Principal, Subject, Body], Awaitable[Made]]

@@ -116,7 +116,7 @@ async def resolve_action(changes: Changes, call: Call[ResolveActionBody], action
         resolution = msgspec.to_builtins(body)
         if action.state is not ActionState.OPEN:
             action_rules.check_same_answer(action, resolution)
-            return Made.plain(action, action_id, is_change=False)
+            return Made.plain(action, action_id, None, False)
         if body.decision is Decision.RAISE:
             await _raise_limit(connection, action, body)
         caller = await caller_of(connection, principal)

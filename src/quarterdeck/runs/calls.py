@@ -128,8 +128,8 @@ async def pin_mcp_tools(
             tools += pin_definitions(one.server_id, one.name, one.tools, known)
         pinned = PinnedTools(tools, list(unavailable))
         await lifecycle_store.set_mcp_tools(connection, lease, pinned)
-        for one in unavailable:
-            event = NewEvent(EventType.MCP_UNAVAILABLE, msgspec.to_builtins(one))
+        for server in unavailable:
+            event = NewEvent(EventType.MCP_UNAVAILABLE, msgspec.to_builtins(server))
             await events.append(connection, lease.session_id, lease.run_id, event)
         return pinned
 

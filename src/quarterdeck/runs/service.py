@@ -159,7 +159,7 @@ async def _deliver(
             await record_change(connection, principal, call.origin, change)
         body = SubmitKindBody(Outcome.NEW_RUN, run_id)
         # As for every input, there is no entry in the audit log.
-        return Made.plain(body, run_id, is_change=False)
+        return Made.plain(body, run_id, None, False)
 
     return await changes.perform(call, visible_session(call, session_id), ObjectType.RUN, effect, lock=lock)
 
@@ -201,7 +201,7 @@ async def cancel_run(changes: Changes, call: Call[None], run_id: UUID) -> Answer
         body = CancelledRunBody(**msgspec.structs.asdict(ended), discarded_input_ids=discarded)
         # `run` was read before the session's lock was taken: the run may have ended by itself since.
         changed = ended.state is RunState.CANCELLED and run.state is not RunState.CANCELLED
-        return Made.plain(body, run_id, is_change=changed, session_id=str(run.session_id))
+        return Made.plain(body, run_id, None, changed, session_id=str(run.session_id))
 
     return await changes.perform(call, _visible_run(call, run_id), ObjectType.RUN, effect)
 

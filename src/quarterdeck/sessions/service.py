@@ -224,7 +224,7 @@ async def change_session(
         if rules.sets_limits(change):
             await store.forget_raised_limits(connection, after, rules.replaced_run_limits(change))
         fields = rules.changed_fields(before, after)
-        return Made.plain(after, session_id, is_change=after != before, fields=fields)
+        return Made.plain(after, session_id, None, after != before, fields=fields)
 
     lookup = visible_session(call, session_id)
     checked = await checks.checked_call(access, schemas, call, lookup, lambda body: body)

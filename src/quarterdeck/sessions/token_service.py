@@ -105,7 +105,7 @@ async def revoke_session_token(
         changed = await store.revoke_token(connection, session_id, token.id)
         # Deleted with its session after the lookup.
         revoked = errors.existing(await store.get_token(connection, session_id, token.id), "session token")
-        return Made.plain(revoked, token.id, token.prefix, is_change=changed, **_audit_detail(token))
+        return Made.plain(revoked, token.id, token.prefix, changed, **_audit_detail(token))
 
     return await changes.perform(
         call, _visible_token(call, session_id, session_token_id), ObjectType.SESSION_TOKEN, effect

@@ -105,7 +105,7 @@ async def change_workspace(
             retention = await _changed_retention(connection, retention, body.retention)
             _check_may_expire(principal, before.retention, retention)
         if (limits, retention) == (before.limits, before.retention):
-            return Made.plain(before, workspace_id, is_change=False)
+            return Made.plain(before, workspace_id, None, False)
         await store.change(connection, workspace_id, before.name, before.max_key_days, owner_id, limits.day, retention)
         after = await show_workspace(connection, workspace_id, defaults)
         return Made.plain(after, workspace_id, after.name, **_changed_detail(before, after))
