@@ -27,9 +27,9 @@ NAMES = {constant.text: constant.name for constant in ALL if not constant.is_for
 AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
     "the presented credential, found by its hash": (
         "auth/store _FIND",
-        "auth/store _HOLD_API_KEYS",
-        "auth/store _HOLD_SESSION_TOKENS",
-        "auth/store _HOLD_API_KEYS_EXCLUSIVELY",
+        "auth/store _HOLD_API_KEY",
+        "auth/store _HOLD_SESSION_TOKEN",
+        "auth/store _HOLD_API_KEY_EXCLUSIVELY",
         "auth/store _KEY_CALLER",
         "auth/store _TOKEN_CALLER",
         "auth/store _CALLER_OF",
