@@ -36,6 +36,13 @@ from quarterdeck.runs.model import (
 )
 from quarterdeck.runs.store import Submitter
 
+_ARCHIVED = ErrorCase(
+    "archived",
+    errors.conflict(errors.ARCHIVED_SESSION),
+    "The session is archived.",
+    "Unarchive the session or use another one.",
+)
+
 
 @operation(
     summary="Submit a user turn to a session",
@@ -46,12 +53,7 @@ from quarterdeck.runs.store import Submitter
     idempotent=True,
     session_token=True,
     refusals=(
-        ErrorCase(
-            "archived",
-            errors.conflict(errors.ARCHIVED_SESSION),
-            "The session is archived.",
-            "Unarchive the session or use another one.",
-        ),
+        _ARCHIVED,
         ErrorCase(
             "contended",
             errors.contended(),
@@ -277,12 +279,7 @@ async def discard_input(changes: Changes, call: Call[None], session_id: UUID, in
             "The run consumed more inputs, by number or by size, than may wait in one run.",
             "Send the inputs again one by one.",
         ),
-        ErrorCase(
-            "archived",
-            errors.conflict(errors.ARCHIVED_SESSION),
-            "The session is archived.",
-            "Bring the session back, or talk in another.",
-        ),
+        _ARCHIVED,
     ),
 )
 async def retry_run(changes: Changes, settings: SubmitSettings, call: Call[None], run_id: UUID) -> Answer[RunBody]:
