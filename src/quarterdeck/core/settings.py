@@ -28,7 +28,7 @@ from quarterdeck.core.setting_types import (
     Seconds,
 )
 
-# Settings of what agents use: models, the sandbox with the files of sessions, MCP servers. Read by core/settings.py.
+# Settings of what agents use: models, the sandbox with the files of sessions, MCP servers.
 
 
 class SandboxSettings(Struct, frozen=True):
@@ -278,7 +278,6 @@ class RetentionSettings(Struct, frozen=True):
     event_days: KeepDays | None = None
     file_days: KeepDays | None = None
     usage_days: KeepDays | None = None
-    # Jobs are deleted when they end. This is for those that a worker could not delete.
 
 
 class BlobSettings(Struct, frozen=True):

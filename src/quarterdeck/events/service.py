@@ -36,8 +36,7 @@ async def list_session_events(
         events, more = await store.page(connection, session_id, after, request.limit, page_bytes)
         return EventPage(events, events[-1].id if more else None)
 
-    lookup = visible_session(call, session_id)
-    return await access.read(call, lookup, show)
+    return await access.read(call, visible_session(call, session_id), show)
 
 
 class Stream(Struct, frozen=True):
@@ -63,9 +62,8 @@ async def follow_session_events(
     async def workspace_of_caller(_: Connection, principal: Principal, __: UUID) -> UUID:
         return principal.workspace_id
 
-    lookup = visible_session(call, session_id)
     with slots.opening(call.credential):
-        workspace_id = await access.read(call, lookup, workspace_of_caller)
+        workspace_id = await access.read(call, visible_session(call, session_id), workspace_of_caller)
     subscription = Subscription(session_id, call.credential, call.workspace_id, after, settings.queue_deltas)
 
     @contextmanager

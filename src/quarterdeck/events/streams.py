@@ -62,15 +62,10 @@ class Subscription:
             self._queue.append(Signal.READ_LOG)
         self._wake.set()
 
-    def add_delta(self, delta: DeltaBody) -> None:
-        """A delta is dropped if the queue is full: the stored message will hold its text."""
-        if self.note_attempt(delta.run_id, delta.attempt):
-            self._add_live(delta)
-
-    def add_retry(self, retry: RetryBody) -> None:
-        self._add_live(retry)
-
-    def _add_live(self, item: DeltaBody | RetryBody) -> None:
+    def add(self, item: DeltaBody | RetryBody) -> None:
+        """Dropped if the queue is full: the stored message will hold the text of a delta."""
+        if isinstance(item, DeltaBody) and not self.note_attempt(item.run_id, item.attempt):
+            return
         if len(self._queue) < 2 * self._max_deltas:
             self._queue.append(item)
             self._wake.set()
@@ -199,12 +194,10 @@ class EventHub:
         for session_id in notification.session_ids:
             for subscription in self._subscriptions.get(session_id, ()):
                 subscription.request_read()
-        if notification.delta is not None:
-            for subscription in self._subscriptions.get(notification.delta.session_id, ()):
-                subscription.add_delta(notification.delta)
-        if notification.retry is not None:
-            for subscription in self._subscriptions.get(notification.retry.session_id, ()):
-                subscription.add_retry(notification.retry)
+        live = notification.delta or notification.retry
+        if live is not None:
+            for subscription in self._subscriptions.get(live.session_id, ()):
+                subscription.add(live)
 
     def _all(self) -> list[Subscription]:
         return [subscription for of_session in self._subscriptions.values() for subscription in of_session]

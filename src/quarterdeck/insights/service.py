@@ -115,8 +115,7 @@ async def get_agent_stats(access: Access, call: Call[None], agent_id: UUID, quer
     async def show(connection: Connection, principal: Principal, _: AgentBody) -> AgentStatsBody:
         return await sum_up_runs(connection, principal.workspace_id, agent_id, query.start, query.end, MAX_RUNS)
 
-    lookup = agents.visible_agent(call, agent_id)
-    return await access.read(call, lookup, show)
+    return await access.read(call, agents.visible_agent(call, agent_id), show)
 
 
 async def sum_up_runs(

@@ -93,13 +93,13 @@ async def submit_input(
     if call.fault is not None or call.rate_limit.workspace_id is None or not call.rate_limit.is_allowed:
         # An invalid or limited request must not enter the batcher. This raises the error that has precedence. An
         # unknown caller is checked first, because the batcher limits the inputs of each workspace.
-        await _admit(access, call, session_id)
+        await access.find(call, visible_session(call, session_id))
     try:
         event = call.read_body()
         requested = attachments.request(event)
     except ServiceError:
         # 401, 404 and 403 win over a bad body.
-        await _admit(access, call, session_id)
+        await access.find(call, visible_session(call, session_id))
         raise
     if event.delivery is not Delivery.STEER:
         return await _deliver(changes, settings, call, session_id, requested)
@@ -124,11 +124,6 @@ async def submit_input(
         raise creation.refusal(submitted.verdict, detail)
     assert submitted.body is not None
     return Answer(submitted.body, replayed=submitted.verdict is Verdict.REPLAYED)
-
-
-async def _admit(access: Access, call: Call[InputEvent], session_id: UUID) -> None:
-    lookup = visible_session(call, session_id)
-    await access.find(call, lookup)
 
 
 async def _deliver(

@@ -182,8 +182,7 @@ async def get_session(access: Access, models: ModelCatalog, call: Call[None], se
     async def show(connection: Connection, principal: Principal, _: UUID) -> SessionBody:
         return await inheritance.existing(connection, models, principal.workspace_id, session_id)
 
-    lookup = visible_session(call, session_id)
-    return await access.read(call, lookup, show)
+    return await access.read(call, visible_session(call, session_id), show)
 
 
 @operation(

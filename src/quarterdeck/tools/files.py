@@ -6,6 +6,9 @@ from collections import Counter
 from contextlib import suppress
 from typing import IO, Any
 
+import puremagic
+from puremagic import PureError
+
 from quarterdeck.blobs.model import PIECE_BYTES
 from quarterdeck.core.limited_process import ProcessFailed, run_limited
 from quarterdeck.core.text_types import storable
@@ -40,15 +43,6 @@ from quarterdeck.tools.tool import (
 )
 
 _SNIFFED_BYTES = 8192
-_SIGNATURES = {
-    b"\x89PNG\r\n\x1a\n": "PNG image",
-    b"\xff\xd8\xff": "JPEG image",
-    b"GIF8": "GIF image",
-    b"%PDF-": "PDF document",
-    b"PK\x03\x04": "ZIP archive",
-    b"\x1f\x8b": "gzip archive",
-    b"\x7fELF": "program",
-}
 
 
 def read_file(sandbox: RunSandbox | None) -> Tool:
@@ -128,7 +122,10 @@ def _is_text(head: bytes) -> bool:
 
 
 def _kind(head: bytes) -> str:
-    return next((f" ({kind})" for start, kind in _SIGNATURES.items() if head.startswith(start)), "")
+    try:
+        return f" ({puremagic.from_string(head, mime=True)})"
+    except PureError:
+        return ""
 
 
 # The tool `write_file`: creates or replaces a text file of the session.
