@@ -18,7 +18,7 @@ from quarterdeck.tools.model import BuiltIn, ToolSpec
 
 _MAX_SCHEMA_BYTES = 64 * 1024
 _MAX_SCHEMA_PARTS = 500
-# They are part of each request to the model, and checking larger ones would delay other requests.
+# Client tools are part of each request to the model, and checking larger ones would delay other requests.
 _MAX_TOOLS_BYTES = 256 * 1024
 
 

@@ -23,7 +23,7 @@ from quarterdeck.db import driver_errors, pool
 from quarterdeck.db.pool import app_settings, as_options
 
 T = TypeVar("T")
-# What the work gets besides the connection.
+# Arguments of the work after the connection.
 Given = TypeVarTuple("Given")
 Connection = pool.Connection
 Work = Callable[[Connection], Awaitable[T]]

@@ -107,7 +107,7 @@ def _openai_takes_temperature(profile: Mapping[str, Any], options: ModelOptions)
 _REASON_CHARACTERS = 500
 _TRANSIENT = (ModelRateLimitError, ModelUnavailableError, ModelServerError, ModelConnectionError)
 _FINAL = (ModelRequestRejectedError, ModelQuotaExceededError)
-# They say something about the account or the model, and nothing about the content of the request: docs/decisions/0050.
+# Errors about the account or the model, and not about the content of the request: docs/decisions/0050.
 _NOT_ABOUT_CONTENT = (ModelQuotaExceededError, ModelAuthenticationError, ModelNotFoundError)
 
 

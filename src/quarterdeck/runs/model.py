@@ -56,9 +56,9 @@ class AttachmentRequest(Struct, frozen=True, kw_only=True):
     file_ids: list[UUID]
     # Used by sessions that name no model.
     default_model: str
-    # What the models of each provider take, as patterns of LIKE.
+    # Media types that the models of each provider take, as patterns of LIKE.
     media_types: dict[str, list[str]]
-    # What the files of the session may be with these.
+    # Limits for the files of the session, these included.
     all_files_bytes: int
     files: int
 
@@ -83,7 +83,7 @@ class Submission(Struct, frozen=True, eq=False):
     idempotency_key: str | None
     # None without an Idempotency-Key.
     fingerprint: bytes | None
-    # Whose share of the queue it uses: the workspace of the caller.
+    # The workspace of the caller, which uses its share of the queue.
     owner: Hashable
     attachments: AttachmentRequest | None = None
     # The trace of the request. None: it is not traced.

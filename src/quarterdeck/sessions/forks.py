@@ -17,7 +17,7 @@ from quarterdeck.session_files import records as session_files
 from quarterdeck.sessions import rules, store
 from quarterdeck.sessions.model import ForkedFrom, LogEntry, NewSession, SessionBody, configuration_of
 
-# Which events of a log a fork copies, and which of them its model does not see. Pure functions, no I/O.
+# Selects the events of a log that a fork copies, and those of them that its model does not see. Pure functions, no I/O.
 #
 # A fork has the runs that are not active and have consumed an input, with the inputs that they consumed. An input that
 # no copied run consumed is not copied: nobody would ever consume it in the fork.

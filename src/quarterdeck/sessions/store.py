@@ -60,7 +60,8 @@ SET ({_CONFIGURATION}, agent_id, agent_version, overrides) = (%s, %s, %s, %s, %s
     title = %s, archived_at = %s, revision = %s
 WHERE workspace_id = %s AND id = %s
 """  # noqa: S608  built from constants
-# What people raised for the active run: the limits that are named, and those that now allow less than the session's.
+# Removes limits that people raised for the active run: those that are named, and those that now allow less than the
+# limits of the session.
 _FORGET_RAISED = """
 UPDATE runs SET max_cost_usd = CASE WHEN NOT %s AND max_cost_usd >= %s THEN max_cost_usd END,
                 max_tokens = CASE WHEN NOT %s AND max_tokens >= %s THEN max_tokens END
@@ -85,7 +86,7 @@ FROM sessions WHERE id = %s
 _SKILLS = "SELECT skill_id, version FROM session_skills WHERE session_id = %s ORDER BY position"
 # The weakest lock that conflicts with a deletion.
 _PREVENT_DELETION = "SELECT FROM sessions WHERE id = %s FOR KEY SHARE"
-# What a list shows, and a session by itself, too. `r` is the row of the session.
+# The columns of a session in a list and by itself. `r` is its row.
 _SUMMARY = """r.id, r.workspace_id, r.title, r.model, r.settings, used.skills, r.archived_at, r.revision, r.overrides,
     actor(u) AS created_by,
     CASE WHEN a.id IS NOT NULL THEN json_build_object(
@@ -357,7 +358,7 @@ FROM sessions o WHERE f.id = %s AND o.id = %s AND o.title_event_id IS NOT NULL
 # For the rest of the transaction the trigger adds no words for the search: see add_conversation_words().
 _ADD_NO_WORDS = "SELECT set_config('app.copies_events', 'on', true)"
 # Inputs have no workspace_id, since they would be counted a second time. next_run_id may name a run that is not copied.
-# What the model does not see is marked in `record`: see read_conversation().
+# Events that the model does not see are marked in `record`: see read_conversation().
 _COPY = """
 INSERT INTO session_events (id, session_id, run_id, type, created_at, data, record, input_event_id)
 SELECT c.new_id, %s, c.new_run_id, e.type, e.created_at,

@@ -307,7 +307,7 @@ class _Attempt:
         try:
             step, mismatch = await agent.checked(step)
         except ModelFailure as fault:
-            # It has cost something all the same. Not stored as an answer that matches.
+            # The request has cost something all the same. Not stored as an answer that matches.
             await self._record(agent, step, journal.entries_of(step, str(fault)))
             raise
         answer = journal.answer_turns(step, self.run_id, mismatch)
@@ -322,7 +322,7 @@ class _Attempt:
     async def _store_compaction(self, agent: Agent, compaction: Compaction) -> None:
         split = compaction.split
         if not compaction.summary:
-            # It has cost something all the same. The older turns are cut off.
+            # The request has cost something all the same. The older turns are cut off.
             await self._record(agent, compaction.step, [])
             return
         self._summarised += self._left_out + len(split.older) - is_summary(split.older)

@@ -126,7 +126,7 @@ def _existing(found: T | None) -> T:
     return found
 
 
-# What a worker with a sandbox needs for the folders of sessions.
+# The folders of sessions, for a worker with a sandbox.
 
 
 class SessionFolders:
