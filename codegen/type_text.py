@@ -16,7 +16,7 @@ import msgspec
 from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType
 
 from quarterdeck.api.routes import OPERATIONS
-from quarterdeck.changes.audit.model import ObjectType
+from quarterdeck.changes.model import ObjectType
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.operation import Operation, Payload
 from quarterdeck.events.model import DeltaBody, EventBody, EventType, RetryBody

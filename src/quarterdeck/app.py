@@ -33,10 +33,8 @@ from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.settings import CredentialSettings, McpSettings, Settings
 from quarterdeck.core.trace_export import start_tracing, stop_tracing
 from quarterdeck.db.database import Database
-from quarterdeck.events.hub import EventHub
-from quarterdeck.events.notifications import Notifier
-from quarterdeck.events.page_loader import PageLoader
-from quarterdeck.events.stream_slots import StreamSlots
+from quarterdeck.events.log import Notifier
+from quarterdeck.events.streams import EventHub, PageLoader, StreamSlots
 from quarterdeck.files.service import FileUploads
 from quarterdeck.http.downloads import Downloads
 from quarterdeck.http.middleware import Middleware
@@ -44,7 +42,7 @@ from quarterdeck.http.request_spans import RequestSpans
 from quarterdeck.models.catalog import ModelCatalog
 from quarterdeck.models.output_schema import SchemaChecks
 from quarterdeck.retention import delete_expired
-from quarterdeck.runs.attachments import AttachmentRules
+from quarterdeck.runs.creation import AttachmentRules
 from quarterdeck.runs.input_batcher import InputBatcher
 from quarterdeck.sandbox.adapter import Sandbox
 from quarterdeck.sandbox.choice import SandboxOffer, find_sandbox, why_no_sandbox

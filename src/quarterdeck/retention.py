@@ -10,13 +10,13 @@ from msgspec.structs import asdict
 
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.service import sweep_blobs
-from quarterdeck.changes.audit.service import sweep_audit_events
+from quarterdeck.changes.audit_log import sweep_audit_events
 from quarterdeck.changes.perform import sweep_receipts
 from quarterdeck.core.retention import RetentionDays
 from quarterdeck.core.settings import Settings
 from quarterdeck.db.database import Database
 from quarterdeck.files.service import sweep_files
-from quarterdeck.insights.usage.service import sweep_usage
+from quarterdeck.insights.service import sweep_usage
 from quarterdeck.sessions.expiry import expire_files, expire_logs
 from quarterdeck.sessions.service import purge_deleted_sessions
 from quarterdeck.webhooks.service import sweep_deliveries

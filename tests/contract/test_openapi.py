@@ -16,8 +16,8 @@ from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.connections.servers.model import CreateMcpServerBody
 from quarterdeck.connections.servers.service import check_one_connection
 from quarterdeck.core import errors
+from quarterdeck.core.call import parse_tags
 from quarterdeck.core.errors import ErrorCode, ErrorKind
-from quarterdeck.core.etags import parse_tags
 from quarterdeck.core.operation import ErrorCase, Operation, Payload
 from quarterdeck.events.model import DeltaBody, EventBody
 from quarterdeck.http.responses import STATUS

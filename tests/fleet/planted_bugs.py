@@ -69,10 +69,10 @@ def _receipt_in_a_second_transaction() -> None:
         assert unsaved is not None
         unsaved.append((claim, body))
 
-    async def transaction(self: Database, work: Callable[[Connection], Awaitable[Any]], **options: Any) -> Any:
+    async def transaction(self: Database, work: Callable[..., Awaitable[Any]], *given: Any, **options: Any) -> Any:
         unsaved: list[tuple[Claim, bytes]] = []
         unsaved_claims.set(unsaved)
-        result = await transaction_once(self, work, **options)
+        result = await transaction_once(self, work, *given, **options)
 
         async def save(connection: Connection) -> None:
             for claim, body in unsaved:
@@ -82,7 +82,7 @@ def _receipt_in_a_second_transaction() -> None:
             await transaction_once(self, save, repeatable=True)
         return result
 
-    _replace(receipts, "save", save_later)
+    _replace(receipts, "save_receipt", save_later)
     _replace(Database, "transaction", transaction)
 
 
@@ -90,8 +90,8 @@ def _check_then_act() -> None:
     async def lock(connection: Connection, claim: Claim) -> None:
         pass
 
-    _replace(receipts, "lock", lock)
-    _replace(receipts, "save", _save_if_first)
+    _replace(receipts, "lock_receipt", lock)
+    _replace(receipts, "save_receipt", _save_if_first)
 
 
 async def _save_if_first(connection: Connection, claim: Claim, body: bytes) -> None:

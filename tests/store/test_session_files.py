@@ -13,7 +13,8 @@ from quarterdeck.blobs.service import sweep_blobs
 from quarterdeck.events.log import lock_session
 from quarterdeck.models.model import ToolResult
 from quarterdeck.runs import calls
-from quarterdeck.runs.lifecycle import Lease, Superseded
+from quarterdeck.runs.lifecycle import Lease
+from quarterdeck.runs.model import Superseded
 from quarterdeck.sandbox.manifest import FileChanges, FileKind, InvalidPath, PathConflict
 from quarterdeck.session_files import service
 from quarterdeck.sessions.service import purge_deleted_sessions

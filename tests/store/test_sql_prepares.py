@@ -126,7 +126,7 @@ def faults(connection: Connection, constants: list[Constant]) -> list[str]:
 
 def test_all_statements_are_found() -> None:
     assert len(ALL) >= 25
-    found = dict.fromkeys(("audit/store _PAGES", "api_keys/store _KEYS", "skills/store _VERSIONS"), 0)
+    found = dict.fromkeys(("changes/store _PAGES", "api_keys/store _KEYS", "skills/store _VERSIONS"), 0)
     for constant in ALL:
         for name in found:
             found[name] += constant.name.startswith(name)
@@ -146,7 +146,7 @@ def test_a_missing_privilege_is_found(connection: Connection, owner: Connection)
     owner.execute("REVOKE EXECUTE ON FUNCTION expire_audit_entries FROM quarterdeck_app")
     found = faults(connection, [constant for constant in ALL if not constant.is_for_owner])
     assert sorted(fault.split(":")[0] for fault in found) == [
-        "audit/store _EXPIRE",
+        "changes/store _EXPIRE",
         "sessions/store _REVOKE_TOKEN",
         "skills/store _SKILLS.add",
     ]

@@ -22,8 +22,7 @@ from quarterdeck.models.model import ToolCall, ToolResult
 from quarterdeck.models.output_schema import SchemaChecks
 from quarterdeck.runs import calls, lifecycle
 from quarterdeck.runs.action_model import ActionKind, NewAction
-from quarterdeck.runs.lifecycle import Lease
-from quarterdeck.runs.recovery import recover
+from quarterdeck.runs.lifecycle import Lease, recover
 from quarterdeck.sandbox.folders import Folders
 from quarterdeck.sandbox.manifest import FileChanges, FileKind, StoredFile
 from quarterdeck.sandbox.model import Refusal

@@ -27,9 +27,9 @@ NAMES = {constant.text: constant.name for constant in ALL if not constant.is_for
 AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
     "the presented credential, found by its hash": (
         "auth/store _FIND",
-        "auth/store _HOLD_API_KEYS",
-        "auth/store _HOLD_SESSION_TOKENS",
-        "auth/store _HOLD_API_KEYS_EXCLUSIVELY",
+        "auth/store _HOLD_API_KEY",
+        "auth/store _HOLD_SESSION_TOKEN",
+        "auth/store _HOLD_API_KEY_EXCLUSIVELY",
         "auth/store _KEY_CALLER",
         "auth/store _TOKEN_CALLER",
         "auth/store _CALLER_OF",
@@ -52,7 +52,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
     "adds a row whose ids were created or checked before": (
         "runs/action_store _ADD",
         "api_keys/store _ADD",
-        "audit/store _ADD",
+        "changes/store _ADD",
         "changes/store _SAVE",
         "credentials/store _ADD",
         "runs/store _ADD",
@@ -125,8 +125,6 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "runs/action_store _RAISE_LIMIT",
         "runs/action_store _CONTINUE_RUN",
         "runs/action_store _CANCEL",
-        "runs/action_store _EXPIRE",
-        "runs/action_store _RELEASE",
         "runs/action_store _OF_CALL",
         "runs/action_store _REMEMBERED",
     ),
@@ -189,7 +187,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
 # Statements about all workspaces. Their calls show which rows they must not change.
 OF_ALL_WORKSPACES: dict[str, tuple[str, ...]] = {
     "removes expired rows": (
-        "audit/store _EXPIRE",
+        "changes/store _EXPIRE",
         "changes/store _DELETE_OLD",
         "sessions/store _DELETED",
         "webhooks/store _DELETE_OLD",
@@ -199,8 +197,8 @@ OF_ALL_WORKSPACES: dict[str, tuple[str, ...]] = {
         "workspaces/store _RETENTION_OF_ALL",
         "workspaces/store _SERVER_AUDIT_DAYS",
     ),
-    "finds actions that are due": ("runs/action_store _LOCK_DUE",),
-    "finds actions whose limit no longer applies": ("runs/action_store _LOCK_LIFTED",),
+    "closes actions that are due": ("runs/action_store _LOCK_DUE", "runs/action_store _EXPIRE"),
+    "closes actions whose limit no longer applies": ("runs/action_store _LOCK_LIFTED", "runs/action_store _RELEASE"),
     "repairs the jobs of all runs": (
         "runs/store _PRUNE",
         "runs/store _REPLACE_LOST",

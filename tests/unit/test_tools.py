@@ -14,11 +14,10 @@ from quarterdeck.runs.lifecycle import Lease
 from quarterdeck.sandbox.model import Refusal
 from quarterdeck.skills.model import SkillFile
 from quarterdeck.skills.session_skills import RunSkill, SkillReader
-from quarterdeck.tools.built_in_tools import current_time
 from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.skill_files import skill_instructions, skill_tools, skills_offered
 from quarterdeck.tools.tool import CallContext, Effect, Toolbox, client_tool
-from quarterdeck.worker.agent import add_note
+from quarterdeck.worker.agent import add_note, current_time
 from tests.unit.archives import SKILL_MD
 
 FILES = {

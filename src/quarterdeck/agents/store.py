@@ -48,21 +48,19 @@ SELECT v.id, v.agent_id, v.version, v.configuration, actor(u) AS created_by
 FROM agent_versions v JOIN agents a ON a.id = v.agent_id JOIN users u ON u.id = v.created_by
 WHERE a.workspace_id = %s AND v.agent_id = %s AND v.version = %s
 """
-_USED = """
-SELECT r.agent_id, r.version, a.name, v.version, v.configuration
+# A summary is without the fields that may be long.
+_USED = {
+    is_summary: f"""
+SELECT r.agent_id, r.version AS pinned, a.name, v.version, {configuration} AS configuration
 FROM unnest(%s::uuid[], %s::integer[]) AS r (agent_id, version)
 JOIN agents a ON a.id = r.agent_id AND a.workspace_id = %s
 JOIN agent_versions v ON v.agent_id = a.id AND v.version = coalesce(r.version, a.default_version, a.latest_version)
-"""
-# Without the fields that may be long.
-_USED_SUMMARIES = """
-SELECT r.agent_id, r.version, a.name, v.version,
-       jsonb_build_object('model', v.configuration->'model', 'settings', v.configuration->'settings',
-                          'skills', v.configuration->'skills')
-FROM unnest(%s::uuid[], %s::integer[]) AS r (agent_id, version)
-JOIN agents a ON a.id = r.agent_id AND a.workspace_id = %s
-JOIN agent_versions v ON v.agent_id = a.id AND v.version = coalesce(r.version, a.default_version, a.latest_version)
-"""
+"""  # noqa: S608  built from constants
+    for is_summary, configuration in (
+        (False, "v.configuration"),
+        (True, "v.configuration - ARRAY['instructions', 'client_tools', 'tool_policy', 'output_schema']"),
+    )
+}
 
 
 async def state(connection: Connection, workspace_id: UUID, agent_id: UUID) -> VersionedState | None:
@@ -96,13 +94,8 @@ async def version(connection: Connection, workspace_id: UUID, agent_id: UUID, nu
 async def used(
     connection: Connection, workspace_id: UUID, references: Sequence[AgentReference], *, summaries: bool
 ) -> dict[AgentReference, UsedVersion]:
-    """`summaries`: with model, settings and skills only."""
+    """`summaries`: without the fields that may be long."""
     wanted = list(dict.fromkeys(references))
     values = ([one.agent_id for one in wanted], [one.version for one in wanted], workspace_id)
-    rows = await (await connection.execute(_USED_SUMMARIES if summaries else _USED, values)).fetchall()
-    return {
-        AgentReference(agent_id, pinned): UsedVersion(
-            agent_id, name, version, msgspec.convert(configuration, AgentConfiguration)
-        )
-        for agent_id, pinned, name, version, configuration in rows
-    }
+    rows = await fetch_rows(connection, _USED[summaries], values)
+    return {AgentReference(row["agent_id"], row["pinned"]): as_record(UsedVersion, row) for row in rows}

@@ -34,7 +34,7 @@ _TOO_MANY = ErrorCase(
 )
 _KEY_REUSED = ErrorCase(
     "key_reused",
-    errors.key_reused(),
+    errors.conflict(errors.KEY_REUSED),
     "The Idempotency-Key was already used for a different request.",
     "Use a new key for a new request. A retry must be the same request.",
 )

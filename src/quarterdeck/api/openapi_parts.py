@@ -3,9 +3,9 @@
 import re
 from typing import Any
 
-from quarterdeck.core.etags import HEADER_PATTERN
+from quarterdeck.core.call import TAGS_PATTERN
+from quarterdeck.core.operation import MAX_NUMBER
 from quarterdeck.core.pages import MAX_EVENT_ID
-from quarterdeck.core.queries import MAX_NUMBER
 from quarterdeck.http.sse import EVENT_STREAM
 
 Json = dict[str, Any]
@@ -97,7 +97,7 @@ PARAMETERS: Json = {
     "IfMatch": _header(
         "If-Match",
         "One or more ETags with their quotes, or `*`. If none is current, nothing is done and the response is 412.",
-        {"type": "string", "pattern": HEADER_PATTERN},
+        {"type": "string", "pattern": TAGS_PATTERN},
     ),
     "IfNoneMatch": _header(
         "If-None-Match", "ETag of the cached response. If it is still current, the response is 304.", {"type": "string"}

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope
 
 from quarterdeck.core import errors
-from quarterdeck.core.etags import matches_weakly, parse_tags
+from quarterdeck.core.call import parse_tags, tags_match_weakly
 from quarterdeck.http.content_negotiation import accepts_encoding
 
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
@@ -63,7 +63,7 @@ class StaticPage:
 
     async def page(self, scope: Scope, _: Receive) -> Response:
         held = _header(scope, "if-none-match")
-        if matches_weakly(parse_tags(held) or frozenset(), self._page_tag):
+        if tags_match_weakly(parse_tags(held) or frozenset(), self._page_tag):
             return Response(status_code=304, headers=_ANY | self._headers)
         return _response(scope, self._page, self._headers)
 

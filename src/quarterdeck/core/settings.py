@@ -28,7 +28,7 @@ from quarterdeck.core.setting_types import (
     Seconds,
 )
 
-# Settings of what agents use: models, the sandbox with the files of sessions, MCP servers. Read by core/settings.py.
+# Settings of what agents use: models, the sandbox with the files of sessions, MCP servers.
 
 
 class SandboxSettings(Struct, frozen=True):
@@ -55,7 +55,7 @@ class SandboxSettings(Struct, frozen=True):
     users: Annotated[int, Meta(ge=1, le=2**20)] = 1000
     container_command: Annotated[str, Meta(min_length=1)] = "docker"
     container_image: str | None = None
-    # What the files of one session may be. A call that goes beyond is undone.
+    # Limits for the files of one session. A call that exceeds them is undone.
     all_files_bytes: Bytes = 1024 * 1024 * 1024
     files: Count = 20_000
     file_bytes: Bytes = 256 * 1024 * 1024
@@ -94,7 +94,7 @@ class ModelSettings(Struct, frozen=True):
     # Estimated tokens of a request. Context windows start at 128,000; the rest is for the answer and the estimation
     # error.
     context_tokens: Annotated[int, Meta(ge=1000)] = 100_000
-    # What happens to the older part of a conversation that is longer than that.
+    # How the older part of a longer conversation is left out.
     compaction: Literal["summarise", "trim"] = "summarise"
     # Estimated length of one summary. At most a quarter of the context is used.
     summary_tokens: Annotated[int, Meta(ge=100)] = 4_000
@@ -278,7 +278,6 @@ class RetentionSettings(Struct, frozen=True):
     event_days: KeepDays | None = None
     file_days: KeepDays | None = None
     usage_days: KeepDays | None = None
-    # Jobs are deleted when they end. This is for those that a worker could not delete.
 
 
 class BlobSettings(Struct, frozen=True):

@@ -15,9 +15,8 @@ from starlette.responses import Response
 
 from quarterdeck.core.call import Answer
 from quarterdeck.core.ids import parse_id
-from quarterdeck.core.operation import Operation, Query
+from quarterdeck.core.operation import MAX_NUMBER, Operation, Query
 from quarterdeck.core.pages import LenientPageRequest, LogPageRequest, PageRequest, PathPageRequest
-from quarterdeck.core.queries import MAX_NUMBER
 from quarterdeck.core.text_types import Moment
 from quarterdeck.http.request import DATE, DIGITS, Request
 

@@ -13,13 +13,11 @@ from starlette.types import Receive, Scope
 
 from quarterdeck.core import errors, secrets
 from quarterdeck.core.actors import Credential, Origin
-from quarterdeck.core.call import Call, RateLimit
+from quarterdeck.core.call import Call, RateLimit, parse_tags, tags_match_weakly
 from quarterdeck.core.errors import ServiceError
-from quarterdeck.core.etags import matches_weakly, parse_tags
 from quarterdeck.core.ids import LOWEST_ID, parse_id
-from quarterdeck.core.operation import Operation, Payload
+from quarterdeck.core.operation import MAX_NUMBER, Operation, Payload
 from quarterdeck.core.pages import MAX_EVENT_ID
-from quarterdeck.core.queries import MAX_NUMBER
 from quarterdeck.core.setting_types import Networks
 from quarterdeck.core.settings import HttpSettings
 from quarterdeck.http.content_negotiation import prefers
@@ -147,7 +145,7 @@ class Request:
         """Whether If-None-Match names this tag. A malformed If-None-Match is ignored."""
         given = self._headers("if-none-match")
         tags = parse_tags(",".join(given)) if given else None
-        return tags is not None and matches_weakly(tags, etag)
+        return tags is not None and tags_match_weakly(tags, etag)
 
     def requested_range(self, etag: str) -> str | None:
         """The Range header, if it applies: on a GET, and if If-Range (when sent) names this tag."""

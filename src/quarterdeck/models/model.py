@@ -135,6 +135,16 @@ class ModelOptions(Struct, frozen=True):
 NO_OPTIONS = ModelOptions()
 
 
+class StepRequest(Struct, frozen=True):
+    """What a model is asked."""
+
+    instructions: str
+    turns: Sequence[Turn]
+    tools: Sequence[ToolSpec] = ()
+    # The model is asked for an answer that matches it. The model does not check that.
+    output_schema: dict[str, Any] | None = None
+
+
 class Step(Struct, frozen=True):
     """The result of one request to the model."""
 
@@ -163,16 +173,8 @@ class Model(Protocol):
     def name(self) -> str:
         """`provider:name`, or `demo`."""
 
-    async def step(
-        self,
-        instructions: str,
-        turns: Sequence[Turn],
-        tools: Sequence[ToolSpec],
-        on_text: OnText,
-        output_schema: dict[str, Any] | None = None,
-    ) -> Step:
-        """Make one request, without retries. Raises TransientFailure if a retry may succeed, otherwise ModelFailure.
-        `output_schema`: the model is asked for an answer that matches, which is not checked here."""
+    async def step(self, request: StepRequest, on_text: OnText) -> Step:
+        """Make one request, without retries. Raises TransientFailure if a retry may succeed, otherwise ModelFailure."""
 
 
 class ModelFailure(Exception):

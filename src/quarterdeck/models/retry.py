@@ -2,12 +2,13 @@
 
 import asyncio
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from itertools import count
 from typing import Any
 
 import msgspec
+from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind
 
 from quarterdeck.core import tracing
@@ -17,10 +18,10 @@ from quarterdeck.models.model import (
     AssistantTurn,
     Model,
     ModelFailure,
-    ModelOptions,
     OnRetry,
     OnText,
     Step,
+    StepRequest,
     ToolResult,
     TransientFailure,
     Turn,
@@ -45,12 +46,8 @@ _PROVIDERS = {
 }
 
 
-def request_span(
-    model: str, instructions: str, turns: Sequence[Turn], tools: Sequence[ToolSpec]
-) -> AbstractContextManager[Span]:
+def request_span(model: str, request: StepRequest) -> AbstractContextManager[Span]:
     """`model`: `provider:name`, or `demo`."""
-    if not tracing.is_on():
-        return tracing.NO_SPAN
     provider, _, rest = model.partition(":")
     name = rest or model
     attributes = {
@@ -61,31 +58,18 @@ def request_span(
     limit = tracing.content_characters()
     if limit is not None:
         attributes |= {
-            "gen_ai.system_instructions": _json([{"type": "text", "content": instructions[: limit // 2]}]),
-            "gen_ai.input.messages": _newest(map(_message, reversed(turns)), limit),
-            "gen_ai.tool.definitions": _newest(map(_definition, reversed(tools)), limit),
+            "gen_ai.system_instructions": _json([{"type": "text", "content": request.instructions[: limit // 2]}]),
+            "gen_ai.input.messages": _newest(map(_message, reversed(request.turns)), limit),
+            "gen_ai.tool.definitions": _newest(map(_definition, reversed(request.tools)), limit),
         }
     return tracing.span(f"chat {name}", kind=SpanKind.CLIENT, attributes=attributes)
 
 
-def add_options(options: ModelOptions) -> None:
-    """To the span of the current request."""
-    span = tracing.current_span()
-    if options.temperature is not None:
-        span.set_attribute("gen_ai.request.temperature", options.temperature)
-    if options.max_output_tokens is not None:
-        span.set_attribute("gen_ai.request.max_tokens", options.max_output_tokens)
-
-
-def add_response(model: str | None, response_id: str | None, finish_reason: str | None) -> None:
-    """To the span of the current request: what only the provider knows."""
-    span = tracing.current_span()
-    if model is not None:
-        span.set_attribute("gen_ai.response.model", model)
-    if response_id is not None:
-        span.set_attribute("gen_ai.response.id", response_id)
-    if finish_reason is not None:
-        span.set_attribute("gen_ai.response.finish_reasons", [finish_reason])
+def add_to_request_span(attributes: Mapping[str, str | float | list[str] | None]) -> None:
+    """What only the model knows of its request. None is left out."""
+    for name, value in attributes.items():
+        if value is not None:
+            trace.get_current_span().set_attribute(name, value)
 
 
 def add_step(span: Span, step: Step) -> None:
@@ -138,21 +122,14 @@ def _json(value: object) -> str:
 
 
 async def step_with_retries(
-    model: Model,
-    instructions: str,
-    turns: Sequence[Turn],
-    tools: Sequence[ToolSpec],
-    on_text: OnText,
-    on_retry: OnRetry,
-    settings: ModelSettings,
-    output_schema: dict[str, Any] | None = None,
+    model: Model, request: StepRequest, on_text: OnText, on_retry: OnRetry, settings: ModelSettings
 ) -> Step:
     """Raises ModelFailure when the retries are used up. After a failed try, `on_text` gets the text of the next try
     from its beginning."""
     for tries in count(1):
         try:
-            with request_span(model.name, instructions, turns, tools) as span:
-                step = await model.step(instructions, turns, tools, on_text, output_schema)
+            with request_span(model.name, request) as span:
+                step = await model.step(request, on_text)
                 add_step(span, step)
                 return step
         except TransientFailure as fault:

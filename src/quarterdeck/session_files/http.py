@@ -13,8 +13,7 @@ from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.call import Call
-from quarterdeck.core.operation import ErrorCase, Query, operation
-from quarterdeck.core.queries import Path
+from quarterdeck.core.operation import ErrorCase, Path, Query, operation
 from quarterdeck.http.downloads import DownloadContent, Downloads, safe_name
 from quarterdeck.http.request import BYTES, GZIP, Request
 from quarterdeck.session_files import service

@@ -11,9 +11,8 @@ from quarterdeck.auth.access import Access, visible_session
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Call
-from quarterdeck.core.operation import Query, operation
+from quarterdeck.core.operation import PathPrefix, Query, operation
 from quarterdeck.core.pages import PathPageRequest
-from quarterdeck.core.queries import PathPrefix
 from quarterdeck.db.database import Connection
 from quarterdeck.sandbox import manifest
 from quarterdeck.sandbox.manifest import FileChanges, FileKind, Manifest, ManifestFile, PathConflict, StoredFile

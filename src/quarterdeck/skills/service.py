@@ -11,15 +11,14 @@ from quarterdeck.auth.access import Access, Lookup, visible_record, visible_work
 from quarterdeck.blobs import service as blobs
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.model import Blob
-from quarterdeck.changes.audit.model import ObjectType
+from quarterdeck.changes.model import ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
-from quarterdeck.core.operation import ErrorCase, operation
+from quarterdeck.core.operation import ArchivedQuery, ErrorCase, VersionsQuery, operation
 from quarterdeck.core.pages import PageRequest
-from quarterdeck.core.queries import ArchivedQuery, VersionsQuery
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.core.versioned import VersionRules
 from quarterdeck.db.database import Connection, Database

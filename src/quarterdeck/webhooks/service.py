@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct
 
 from quarterdeck.auth.access import Access, visible_record, visible_workspace
-from quarterdeck.changes.audit.model import ObjectType
+from quarterdeck.changes.model import ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal

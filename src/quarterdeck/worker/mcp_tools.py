@@ -25,7 +25,7 @@ from quarterdeck.core.logging import fields, log
 from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.settings import Settings
 from quarterdeck.core.text_types import storable
-from quarterdeck.db.database import Connection, Database
+from quarterdeck.db.database import Database
 from quarterdeck.runs import calls
 from quarterdeck.runs.calls import ListedServer
 from quarterdeck.runs.lifecycle import Lease
@@ -130,9 +130,6 @@ class McpTools:
         return await self._connections.call(found.targets[0], lease.session_id, tool, arguments, key)
 
     async def _targets(self, lease: Lease, server_ids: list[UUID]) -> FoundTargets:
-        async def read(connection: Connection) -> FoundTargets:
-            return await mcp_servers.targets(
-                connection, self._cipher, self._tokens, lease.workspace_id, list(server_ids)
-            )
-
-        return await self._database.read(read)
+        return await self._database.read(
+            mcp_servers.targets, self._cipher, self._tokens, lease.workspace_id, list(server_ids)
+        )

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import io
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 from uuid import UUID
 
 from quarterdeck.blobs import service as blobs
@@ -15,7 +16,8 @@ from quarterdeck.core.logging import fields, log
 from quarterdeck.core.settings import Settings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.models.model import ResultImage
-from quarterdeck.runs.lifecycle import Lease, Superseded
+from quarterdeck.runs.lifecycle import Lease
+from quarterdeck.runs.model import Superseded
 from quarterdeck.sandbox.adapter import Sandbox
 from quarterdeck.sandbox.folders import open_folders
 from quarterdeck.sandbox.manifest import Manifest
@@ -25,6 +27,8 @@ from quarterdeck.session_files import service as session_files
 from quarterdeck.skills import service as skills
 from quarterdeck.skills.session_skills import RunSkill, SkillReader
 from quarterdeck.tools.tool import NewImage
+
+T = TypeVar("T")
 
 
 class AttachmentLoader:
@@ -44,11 +48,7 @@ class AttachmentLoader:
         }
         missing = [sha256 for sha256 in wanted if sha256 not in self._loaded]
         if missing:
-
-            async def find(connection: Connection) -> dict[str, Blob]:
-                return await blobs.find(connection, missing)
-
-            for blob in (await self._database.read(find)).values():
+            for blob in (await self._database.read(blobs.find, missing)).values():
                 await self._read(blob, wanted[blob.sha256])
         return self._loaded
 
@@ -111,28 +111,22 @@ class SessionFiles:
         return self._lease.workspace_id
 
     async def revision(self) -> int:
-        async def read(connection: Connection) -> int | None:
-            return await session_files.revision(connection, self.session_id)
-
-        found = await self._database.read(read)
-        if found is None:
-            raise Superseded
-        return found
+        return _existing(await self._database.read(session_files.revision, self.session_id))
 
     async def manifest(self) -> Manifest:
-        async def read(connection: Connection) -> Manifest | None:
-            return await session_files.read_manifest(connection, self.session_id)
-
-        found = await self._database.read(read)
-        if found is None:
-            raise Superseded
-        return found
+        return _existing(await self._database.read(session_files.read_manifest, self.session_id))
 
     async def put(self, contents: Mapping[str, NewBlob]) -> None:
         await blobs.put(self._database, self.blobs, contents, self._lease.workspace_id)
 
 
-# What a worker with a sandbox needs for the folders of sessions.
+def _existing(found: T | None) -> T:
+    if found is None:
+        raise Superseded
+    return found
+
+
+# The folders of sessions, for a worker with a sandbox.
 
 
 class SessionFolders:

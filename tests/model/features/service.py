@@ -89,20 +89,20 @@ _life: ContextVar[_Life | None] = ContextVar("life", default=None)
 
 
 class _WorkerDatabase(Database):
-    async def read(self, work: Any, **options: Any) -> Any:
+    async def read(self, work: Any, *given: Any, **options: Any) -> Any:  # type: ignore[override]
         if life := _life.get():
             life.check()
-        return await super().read(work, **options)
+        return await super().read(work, *given, **options)
 
-    async def statement(self, work: Any, **options: Any) -> Any:
+    async def statement(self, work: Any, *given: Any, **options: Any) -> Any:  # type: ignore[override]
         if life := _life.get():
             life.before_write()
-        return await super().statement(work, **options)
+        return await super().statement(work, *given, **options)
 
-    async def transaction(self, work: Any, **options: Any) -> Any:
+    async def transaction(self, work: Any, *given: Any, **options: Any) -> Any:  # type: ignore[override]
         if life := _life.get():
             life.before_write()
-        return await super().transaction(work, **options)
+        return await super().transaction(work, *given, **options)
 
 
 class _Registry(ModelRegistry):

@@ -9,7 +9,7 @@ from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
 from quarterdeck.auth.access import Access, visible_record, visible_workspace
-from quarterdeck.changes.audit.model import ObjectType
+from quarterdeck.changes.model import ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.connections.credentials import service as credentials
 from quarterdeck.connections.credentials.authorizations import OAuthTokens

@@ -87,7 +87,7 @@ GRANT SELECT ON app.audit_retention TO {role};
 -- Functions of triggers need no privilege.
 GRANT EXECUTE ON FUNCTION app.session_lock, app.credential_lock, app.receipt_lock, app.input_receipt_lock,
     app.running_runs_lock, app.turns_lock, app.webhooks_lock, app.stored_credentials_lock, app.mcp_servers_lock,
-    app.enqueue_run, app.submit_inputs,
+    app.add_run, app.enqueue_run, app.submit_inputs,
     app.find_principals, app.find_submitter, app.caller_of, app.actor, app.take_lock, app.waiting_inputs,
     app.read_conversation, app.enqueue_run_after, app.waiting_workspaces, app.next_run_job, app.ask_runs_to_leave,
     app.summary_counts, app.read_log, app.workspace_word, app.short_words, app.search_query, app.matching_sessions,

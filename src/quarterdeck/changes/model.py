@@ -8,8 +8,7 @@ from msgspec import Meta, Struct
 
 from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.example_ids import ADA, API_KEY, EVENING, SESSION
-from quarterdeck.core.operation import Query
-from quarterdeck.core.queries import Text
+from quarterdeck.core.operation import Query, Text
 from quarterdeck.core.text_types import Moment
 
 

@@ -7,8 +7,8 @@ from functools import partial
 from uuid import UUID
 
 from quarterdeck.auth.access import Access, visible_workspace
-from quarterdeck.changes.audit import store
-from quarterdeck.changes.audit.model import AuditEventPage, AuditQuery, Change
+from quarterdeck.changes import store
+from quarterdeck.changes.model import AuditEventPage, AuditQuery, Change
 from quarterdeck.core.actors import Origin, Permission, Principal
 from quarterdeck.core.call import Call
 from quarterdeck.core.ids import LOWEST_ID, new_id
@@ -32,17 +32,19 @@ async def list_audit_events(
     access: Access, call: Call[None], filters: AuditQuery, request: PageRequest
 ) -> AuditEventPage:
     # The event of the cursor may have expired, or may not match the filter of this call.
-    return await access.page(call, visible_workspace(call), AuditEventPage, request, store.page, filters=filters)
+    return await access.page(
+        call, visible_workspace(call), AuditEventPage, request, store.page_of_audit_events, filters=filters
+    )
 
 
 async def record_change(connection: Connection, principal: Principal, origin: Origin, change: Change) -> None:
-    await store.add(connection, new_id(), principal.workspace_id, change, principal, origin)
+    await store.add_audit_event(connection, new_id(), principal.workspace_id, change, principal, origin)
 
 
 async def record_operator_change(connection: Connection, workspace_id: UUID, change: Change) -> None:
     """For changes by `qd admin`, which uses no credential."""
-    await store.add(connection, new_id(), workspace_id, change, None, Origin())
+    await store.add_audit_event(connection, new_id(), workspace_id, change, None, Origin())
 
 
 async def sweep_audit_events(database: Database) -> int:
-    return await walk(database, partial(store.delete_old, batch=_DELETE_BATCH), LOWEST_ID, _DELETE_BATCH)
+    return await walk(database, partial(store.delete_old_audit_events, batch=_DELETE_BATCH), LOWEST_ID, _DELETE_BATCH)
