@@ -16,7 +16,7 @@ import pytest
 
 from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.bubblewrap import Bubblewrap, BwrapProcess
-from quarterdeck.sandbox.cgroups import find_parents
+from quarterdeck.sandbox.limits import find_parents
 from tests.sandbox.accounts import ACCOUNTS, Account, Ran, account, bubblewrap, left_cgroups, run
 
 _MIB = 1024 * 1024

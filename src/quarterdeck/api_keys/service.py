@@ -8,7 +8,7 @@ import msgspec
 
 from quarterdeck.api_keys import rules, store
 from quarterdeck.api_keys.model import ApiKeyBody, ApiKeyPage, CreateApiKeyBody, CreatedApiKeyBody, RotateApiKeyBody
-from quarterdeck.auth.access import Access, Hold, block_credentials, visible_record, visible_workspace
+from quarterdeck.auth.access import Access, Hold, lock_credentials, visible_record, visible_workspace
 from quarterdeck.changes.model import ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors, secrets
@@ -99,7 +99,7 @@ async def rotate_api_key(
     key."""
 
     async def effect(connection: Connection, principal: Principal, old: ApiKeyBody, body: RotateApiKeyBody) -> Made:
-        await block_credentials(connection, [old.id])
+        await lock_credentials(connection, [old.id])
         locked = await store.lock(connection, principal.workspace_id, old.id)
         rules.check_rotatable(locked)
         max_days = await store.max_days(connection, principal.workspace_id)
@@ -154,7 +154,7 @@ async def issue_api_key(
 )
 async def revoke_api_key(changes: Changes, call: Call[None], api_key_id: UUID) -> Answer[ApiKeyBody]:
     async def effect(connection: Connection, principal: Principal, key: ApiKeyBody, _: None) -> Made:
-        await block_credentials(connection, [key.id])
+        await lock_credentials(connection, [key.id])
         changed = await store.revoke(connection, principal.workspace_id, key.id)
         revoked = await store.get(connection, principal.workspace_id, key.id)
         assert revoked is not None
@@ -170,7 +170,7 @@ async def revoke_keys_of(connection: Connection, workspace_id: UUID, user_id: UU
     revoked: list[UUID] = []
     # Repeated: while this waits for transactions of a key, that key can create another one.
     while active := await store.active_of_user(connection, workspace_id, user_id):
-        await block_credentials(connection, active)
+        await lock_credentials(connection, active)
         revoked += await store.revoke_all(connection, workspace_id, active)
     return revoked
 

@@ -181,11 +181,11 @@ class ModelFailure(Exception):
     """Ends the run as failed. The text goes to the session's log: no secrets, no traceback."""
 
 
-class RequestRefused(ModelFailure):
+class ContentRefused(ModelFailure):
     """The provider refused the request because of its content, so the same turns would be refused again."""
 
 
-class ContextExceeded(RequestRefused):
+class ContextExceeded(ContentRefused):
     """The conversation is longer than the model's context window. Fewer turns may fit."""
 
 

@@ -55,17 +55,17 @@ from quarterdeck.models.catalog import is_provider
 from quarterdeck.models.messages import to_definition, to_messages, to_turn
 from quarterdeck.models.model import (
     NO_OPTIONS,
+    ContentRefused,
     ContextExceeded,
     ModelFailure,
     ModelOptions,
     OnText,
-    RequestRefused,
     Step,
     StepRequest,
     TransientFailure,
 )
+from quarterdeck.models.model_spans import add_to_request_span
 from quarterdeck.models.output_schema import output_instructions
-from quarterdeck.models.retry import add_to_request_span
 
 # Which settings pydantic-ai leaves out of requests, because the model does not take them. It only warns.
 #
@@ -122,7 +122,7 @@ def to_failure(fault: ModelAPIError, model_name: str, secrets: Sequence[str]) ->
         return TransientFailure(reason, fault.retry_after)
     if status in (None, HTTPStatus.CONFLICT) or isinstance(fault, _NOT_ABOUT_CONTENT):
         return ModelFailure(reason)
-    return RequestRefused(reason)
+    return ContentRefused(reason)
 
 
 def reason_of(fault: Exception, secrets: Sequence[str]) -> str:
@@ -300,7 +300,7 @@ class ProviderModel:
                 return await self._step(request, on_text)
             except ContextExceeded:
                 raise
-            except (RequestRefused, _Unsupported) as fault:
+            except (ContentRefused, _Unsupported) as fault:
                 # Many models and servers take some schemas only, or none beside tools.
                 reason = str(fault)
                 log.info("no structured output with this schema", extra=fields(model=self.name, reason=reason))

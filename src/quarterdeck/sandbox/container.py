@@ -22,11 +22,11 @@ from quarterdeck.sandbox.adapter import (
     try_sandbox,
 )
 from quarterdeck.sandbox.bwrap_arguments import ENVIRONMENT, MOUNT_POINTS_BYTES, hidden_folders, private_folders
-from quarterdeck.sandbox.cgroups import OPEN_FILES
 from quarterdeck.sandbox.host_users import host_users, user_of
+from quarterdeck.sandbox.limit_watcher import Watcher, in_units, outcome_of, stopped
+from quarterdeck.sandbox.limits import OPEN_FILES
 from quarterdeck.sandbox.model import SandboxUnavailable
 from quarterdeck.sandbox.scan import RESERVED
-from quarterdeck.sandbox.watcher import Watcher, in_units, outcome_of, stopped
 
 _KILLED = 137
 # The engine could not start the command. A command may end with it too.

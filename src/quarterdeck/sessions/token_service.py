@@ -6,7 +6,7 @@ from uuid import UUID
 import msgspec
 
 from quarterdeck.api_keys.rules import check_expiry, check_life
-from quarterdeck.auth.access import Access, Lookup, block_credentials, visible_session
+from quarterdeck.auth.access import Access, Lookup, lock_credentials, visible_session
 from quarterdeck.changes.model import ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors, secrets
@@ -101,7 +101,7 @@ async def revoke_session_token(
     changes: Changes, call: Call[None], session_id: UUID, session_token_id: UUID
 ) -> Answer[SessionTokenBody]:
     async def effect(connection: Connection, _: Principal, token: SessionTokenBody, __: None) -> Made:
-        await block_credentials(connection, [token.id])
+        await lock_credentials(connection, [token.id])
         changed = await store.revoke_token(connection, session_id, token.id)
         # Deleted with its session after the lookup.
         revoked = errors.existing(await store.get_token(connection, session_id, token.id), "session token")

@@ -10,7 +10,7 @@ import puremagic
 from puremagic import PureError
 
 from quarterdeck.blobs.model import PIECE_BYTES
-from quarterdeck.core.limited_process import ProcessFailed, run_limited
+from quarterdeck.core.helper_process import ProcessFailed, run_helper
 from quarterdeck.core.text_types import storable
 from quarterdeck.sandbox.adapter import SANDBOX_FOLDER
 from quarterdeck.sandbox.beneath import (
@@ -357,7 +357,7 @@ async def _search(sandbox: RunSandbox, arguments: dict[str, Any], context: CallC
             "max_bytes": sandbox.result_bytes,
         }
         try:
-            found = await run_limited(search_process, order, _SECONDS, [start])
+            found = await run_helper(search_process, order, _SECONDS, [start])
         except TimeoutError:
             raise Refusal(
                 f"the search took more than {_SECONDS:g} s. Use a simpler pattern or a smaller folder."

@@ -19,7 +19,7 @@ from quarterdeck.events.log import lock_session
 from quarterdeck.events.model import NewEvent
 from quarterdeck.models.catalog import ModelCatalog
 from quarterdeck.models.context import BYTES_PER_TOKEN, is_summary, newest_turns, summary_turn
-from quarterdeck.models.model import ContextExceeded, CutOff, ModelFailure, RequestRefused, Step, Turn, UserTurn
+from quarterdeck.models.model import ContentRefused, ContextExceeded, CutOff, ModelFailure, Step, Turn, UserTurn
 from quarterdeck.runs import lifecycle
 from quarterdeck.runs.action_model import ActionKind, ActionState, LimitScope, NewAction, ReachedLimit
 from quarterdeck.runs.lifecycle import Lease, LimitReached, SetupChanged
@@ -186,7 +186,7 @@ class RunDriver:
                 async with asyncio.timeout(self.settings.max_seconds - lease.seconds):
                     return await attempt.run()
         except ModelFailure as failure:
-            refused = isinstance(failure, RequestRefused)
+            refused = isinstance(failure, ContentRefused)
             await lifecycle.fail(self.database, lease, str(failure), refused=refused)
         except TimeoutError:
             await lifecycle.fail(self.database, lease, lifecycle.overdue(self.settings))

@@ -21,7 +21,7 @@ from msgspec import Struct
 from quarterdeck.core.logging import log
 from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.adapter import Command, CommandOutcome, Service
-from quarterdeck.sandbox.cgroups import OWN_PROCESSES, Cgroup
+from quarterdeck.sandbox.limits import OWN_PROCESSES, Cgroup
 
 # What the processes of a sandbox use, read from the /proc that they see themselves: it lists no others.
 #

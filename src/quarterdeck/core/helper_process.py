@@ -25,7 +25,7 @@ class ProcessFailed(Exception):
         self.output = output
 
 
-async def run_limited(program: ModuleType, order: Any, seconds: float, descriptors: Sequence[int] = ()) -> bytes:
+async def run_helper(program: ModuleType, order: Any, seconds: float, descriptors: Sequence[int] = ()) -> bytes:
     """The output of the program, which reads the order from stdin as JSON. Raises TimeoutError or ProcessFailed."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-S", str(program.__file__), _PACKAGES),
