@@ -146,9 +146,9 @@ openapi: .venv/.dev
 client: .venv/.dev
 	$(BIN)/python -m codegen.client
 
-# Copies the libraries of the console from npm, in the versions of codegen/console_vendor/package-lock.json.
+# Copies the libraries of the console and the API reference from npm, in the versions of codegen/vendor/package-lock.json.
 vendor:
-	codegen/console_vendor/update.sh
+	codegen/vendor/update.sh
 
 # Adds and removes packages; versions stay as they are locked. `make lock ARGS=--upgrade` takes newer ones.
 lock: .venv/.dev

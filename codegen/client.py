@@ -53,8 +53,6 @@ class Method:
         self.ids.sort(key=lambda each: operation.path.index(f"{{{each.name}}}"))
         self.constants, self.fields = self._body_fields()
         self.queries = [self._query(query) for query in operation.queries]
-        self.paging = self._paging()
-        self.options = self._options()
         self.returns = "int" if self.is_download else types.of(operation.success_type)
 
     def _id_type(self) -> str:
@@ -94,26 +92,15 @@ class Method:
     def _literal(self, values: Iterable[str]) -> str:
         return f"{self.types.use('typing', 'Literal')}[{', '.join(map(value_text, values))}]"
 
-    def _paging(self) -> list[Parameter]:
-        limit = Parameter("limit", "int | None", "None", "limit")
-        if self.operation.log:
-            return [limit, Parameter("after", "int | None", "None", "after")]
-        if self.operation.by_path:
-            return [limit, Parameter("after", "str | None", "None", "after")]
-        if not self.operation.paged:
-            return []
-        return [limit, Parameter("after", f"{self._id_type()} | None", "None", "after"), self._order()]
-
-    def _order(self) -> Parameter:
-        return Parameter("order", f"{self._literal(['asc', 'desc'])} | None", "None", "order")
-
-    def _options(self) -> list[Parameter]:
-        found = []
-        if self.operation.conditional:
-            found.append(Parameter("if_match", f"{self.types.use(_REQUESTS, 'IfMatch')} | None", "None"))
-        if self.operation.idempotent:
-            found.append(Parameter("idempotency_key", "str | None", "None"))
-        return [*found, Parameter("workspace_id", f"{self._id_type()} | None", "None")]
+    def _options(self) -> str:
+        """The name of the type of the keyword arguments that operations share."""
+        names = {
+            (False, False): "Options",
+            (True, False): "ConditionalOptions",
+            (False, True): "IdempotentOptions",
+            (True, True): "ChangeOptions",
+        }
+        return self.types.use(_REQUESTS, names[self.operation.conditional, self.operation.idempotent])
 
     def _transfer(self) -> tuple[list[Parameter], list[Parameter]]:
         """The positional and the keyword parameters of an upload or a download."""
@@ -132,75 +119,70 @@ class Method:
         formats = self.operation.formats
         return [Parameter("media_type", self._literal(formats), value_text(formats[0]))] if len(formats) > 1 else []
 
-    def text(self) -> str:
+    def text(self, *, is_described: bool) -> str:
         positional, named = self._transfer()
         asked = sorted([*self.fields, *self.queries], key=lambda each: each.default is not None)
-        keywords = [*asked, *self.paging, *named, *self.options]
+        keywords = [*asked, *named]
         names = [each.name for each in (*self.ids, *positional, *keywords)]
         assert len(set(names)) == len(names), f"{self.operation.name}: two parameters have the same name"
-        start = f"async def {self.operation.name}"
-        docstring = f"{self.operation.summary}. {self.operation.description}".strip()
-        return _definition(start, [*self.ids, *positional], keywords, self.returns, docstring, *self._call())
+        summary, description = f"{self.operation.summary}.", self.operation.description
+        return "\n".join(
+            [
+                self._head([*self.ids, *positional], keywords),
+                _docstring(f"{summary} {description}".strip() if is_described else summary),
+                self._call(),
+                *self._iterator(),
+            ]
+        )
 
-    def _call(self) -> tuple[str, list[str]]:
+    def _head(self, positional: list[Parameter], keywords: list[Parameter]) -> str:
+        options = f"**options: {self.types.use('typing', 'Unpack')}[{self._options()}]"
+        parameters = ["self", *(each.text() for each in positional)]
+        parameters += ["*", *(each.text() for each in keywords)] if keywords else []
+        return _joined(f"    async def {self.operation.name}(", [*parameters, options], f") -> {self.returns}:")
+
+    def _call(self) -> str:
         self.types.use("quarterdeck.client", "operations")
-        operation = f"operations.{self.operation.name.upper()}"
-        result = "type(None)" if self.returns == "None" else self.returns
-        arguments = {
-            "path": [(each.name, each.name) for each in self.ids],
-            "query": [(each.api_name, each.name) for each in (*self.queries, *self.paging)],
-            "body": [*self.constants.items(), *((each.api_name, each.name) for each in self.fields)],
-        }
-        named = [f"{name}={_dict(items)}" for name, items in arguments.items() if items]
-        named += [f"{each.name}={each.name}" for each in self.options]
+        before = [f"operations.{self.operation.name.upper()}"]
+        after = []
+        call = "_call"
         if self.is_download:
-            named += [f"{each.name}={each.name}" for each in self._media_type()]
-            return "await self._download(", [operation, "to", "progress", *named]
-        if self.is_upload:
+            call, before = "_download", [*before, "to", "progress"]
+            after = [f"{each.name}={each.name}" for each in self._media_type()]
+        elif self.is_upload:
             is_archive = self.operation.payload is Payload.GZIP
             content = ["archive", value_text("application/gzip")] if is_archive else ["content", "media_type"]
-            return "await self._upload(", [operation, result, *content, "progress", *named]
-        return "await self._call(", [operation, result, *named]
+            call, before = "_upload", [*before, *content, "progress"]
+        values = {
+            "query": [(each.api_name, each.name) for each in self.queries],
+            "body": [*self.constants.items(), *((each.api_name, each.name) for each in self.fields)],
+        }
+        named = [f"{name}={_dict(items)}" for name, items in values.items() if items]
+        arguments = [*before, *(each.name for each in self.ids), *named, *after, "**options"]
+        return _joined(f"        return await self.{call}(", arguments, ")")
 
-    def iterator(self) -> str:
+    def _iterator(self) -> list[str]:
         """`iter_…`, which walks all pages of `list_…`."""
-        assert self.operation.name.startswith("list_"), "a paged operation is a list"
-        (items,) = (field for field in msgspec.structs.fields(self.operation.success_type) if field.name == "items")
-        item = self.types.of(get_args(items.type)[0])
-        iterator = self.types.use("collections.abc", "AsyncIterator")
-        order = [self._order()] if self.operation.paged else []
-        keywords = [*self.queries, *order, Parameter("page_size", "int | None", "None"), *self.options]
-        keywords.sort(key=lambda each: each.default is not None)
-        passed = [each.name for each in self.ids]
-        passed += [f"{each.name}={each.name}" for each in (*self.queries, *self.options)]
-        passed += ["limit=page_size", "after=after", *(f"{each.name}={each.name}" for each in order)]
-        walk = self.types.use(_CONNECTION, "async_walk")
-        opening = f"{walk}(lambda after: self.{self.operation.name}("
-        start = f"def iter_{self.operation.name.removeprefix('list_')}"
-        docstring = f"Iterate over all items of `{self.operation.name}`. Pages are fetched as needed."
-        return _definition(start, self.ids, keywords, f"{iterator}[{item}]", docstring, opening, passed)
+        if not self.operation.paged and not self.operation.by_path:
+            return []
+        name = self.operation.name
+        assert name.startswith("list_"), "a paged operation is a list"
+        iterator = self.types.use(_CONNECTION, "async_iterator")
+        return ["", f"    iter_{name.removeprefix('list_')} = {iterator}({name})"]
 
 
-def _definition(
-    start: str,
-    positional: list[Parameter],
-    keywords: list[Parameter],
-    returns: str,
-    docstring: str,
-    opening: str,
-    arguments: list[str],
-) -> str:
-    parameters = ["self", *(each.text() for each in positional), "*", *(each.text() for each in keywords)]
-    head = f"    {start}({', '.join(parameters)}) -> {returns}:"
-    if len(head) > _LINE_CHARACTERS:
-        head = f"    {start}(\n{_filled(parameters, 8)},\n    ) -> {returns}:"
-    closing = ")" * opening.count("(")
-    call = f"        return {opening}{', '.join(arguments)}{closing}"
-    if len(call) > _LINE_CHARACTERS:
-        call = f"        return {opening}\n{_filled(arguments, 12)}\n        {closing}"
+def _docstring(text: str) -> str:
     indent = " " * 8
-    text = textwrap.fill(f'"""{docstring}', _LINE_CHARACTERS - 3, initial_indent=indent, subsequent_indent=indent)
-    return f'{head}\n{text}"""\n{call}\n'
+    return textwrap.fill(f'"""{text}', _LINE_CHARACTERS - 3, initial_indent=indent, subsequent_indent=indent) + '"""'
+
+
+def _joined(opening: str, items: list[str], closing: str) -> str:
+    """In one line if it fits."""
+    line = f"{opening}{', '.join(items)}{closing}"
+    if len(line) <= _LINE_CHARACTERS:
+        return line
+    indent = len(opening) - len(opening.lstrip())
+    return f"{opening}\n{_filled(items, indent + 4)}\n{' ' * indent}{closing}"
 
 
 def _filled(items: list[str], indent: int) -> str:
@@ -234,27 +216,29 @@ def _shown_once(operation: Operation) -> str | None:
 
 
 def operations_text() -> str:
-    lines = [f'"""The operations of the API. {_NOTE}"""', "", f"from {_REQUESTS} import Operation", ""]
+    types = TypeText()
+    lines = []
     for operation in OPERATIONS:
-        arguments = [repr(operation.name), repr(operation.method), repr(operation.path)]
+        arguments = [value_text(text) for text in (operation.name, operation.method, operation.path)]
+        result = types.of(operation.success_type)
+        arguments.append(types.use("types", "NoneType") if result == "None" else result)
         arguments += ["idempotent=True"] if operation.idempotent else []
+        arguments += ["conditional=True"] if operation.conditional else []
         shown_once = _shown_once(operation)
-        arguments += [f"shown_once={shown_once!r}"] if shown_once else []
-        lines.append(f"{operation.name.upper()} = Operation({', '.join(arguments)})")
-    return "\n".join(lines) + "\n"
+        arguments += [f"shown_once={value_text(shown_once)}"] if shown_once else []
+        lines.append(_joined(f"{operation.name.upper()} = {types.use(_REQUESTS, 'Operation')}(", arguments, ")"))
+    head = [f'"""The operations of the API. {_NOTE}"""', "", *types.import_lines(), "", "# fmt: off", ""]
+    return "\n".join([*head, *lines]) + "\n"
 
 
-def methods_text() -> str:
+def methods_text(*, is_described: bool) -> str:
+    """`is_described`: with the descriptions of the operations, and not only with their first sentences."""
     types = TypeText()
     base = types.use(_CONNECTION, "AsyncConnection")
-    methods = []
-    for operation in OPERATIONS:
-        method = Method(operation, types)
-        methods.append(method.text())
-        if operation.paged or operation.by_path:
-            methods.append(method.iterator())
-    head = [f'"""One method per operation of the API. {_NOTE}"""', "", *types.import_lines(), "", "# fmt: off", "", ""]
-    return "\n".join([*head, f"class AsyncMethods({base}):", "\n".join(methods)])
+    methods = [Method(operation, types).text(is_described=is_described) for operation in OPERATIONS]
+    summary = "One method per operation of the API." if is_described else "The methods of `methods.py` for asyncio."
+    head = [f'"""{summary} {_NOTE}"""', "", *types.import_lines(), "", "# fmt: off", "", ""]
+    return "\n".join([*head, f"class AsyncMethods({base}):", "\n\n".join(methods), ""])
 
 
 def synchronous(module: str, text: str) -> str:
@@ -279,13 +263,12 @@ def formatted(text: str) -> str:
 
 def current() -> dict[Path, str]:
     """Every generated file and its expected content."""
-    methods = formatted(methods_text())
     written = {name: (FOLDER / f"{name}.py").read_text("utf-8") for name in ("async_connection", "async_client")}
-    sources = {"async_methods": methods, **written}
+    sources = {"async_methods": methods_text(is_described=True), **written}
     return {
         FOLDER / "operations.py": formatted(operations_text()),
         FOLDER / "models.py": formatted(models_text(_NOTE)),
-        FOLDER / "async_methods.py": methods,
+        FOLDER / "async_methods.py": formatted(methods_text(is_described=False)),
         **{FOLDER / f"{name.removeprefix('async_')}.py": synchronous(name, text) for name, text in sources.items()},
     }
 

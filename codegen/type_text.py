@@ -16,7 +16,7 @@ import msgspec
 from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType
 
 from quarterdeck.api.routes import OPERATIONS
-from quarterdeck.changes.audit.model import ObjectType
+from quarterdeck.changes.model import ObjectType
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.operation import Operation, Payload
 from quarterdeck.events.model import DeltaBody, EventBody, EventType, RetryBody
@@ -110,11 +110,12 @@ def models_text(note: str) -> str:
     names = [client_name(record) for record in records]
     assert len(set(names)) == len(names), "two records have the same name"
     shared = [record for record in records if _is_shared(record)]
-    classes = [_class_text(record, types) for record in records if not _is_shared(record)]
+    pages = [_page_text(record, types) for record in records if _is_page(record)]
+    classes = [_class_text(record, types) for record in records if not _is_shared(record) and not _is_page(record)]
     # The alias marks them as part of this module.
     exported = [f"from {record.__module__} import {record.__name__} as {record.__name__}" for record in shared]
     head = [f'"""The records that the API takes and answers with. {note}"""', "", *types.import_lines(), *exported]
-    return "\n".join([*head, "", "", "\n\n\n".join(classes)]) + "\n"
+    return "\n".join([*head, "", "", "\n\n\n".join(classes), "", "", *pages]) + "\n"
 
 
 def body_fields(operation: Operation) -> tuple[msgspec.structs.FieldInfo, ...]:
@@ -156,6 +157,20 @@ def _is_record(type_: Any) -> bool:
 
 def _is_shared(type_: type) -> bool:
     return type_.__module__.startswith("quarterdeck.core.")
+
+
+def _is_page(record: type) -> bool:
+    """Whether it is a page without any peculiarity, for which the client has a generic type."""
+    return issubclass(record, Struct) and [
+        (field.name, _description(field.type)) for field in msgspec.structs.fields(record)
+    ] == [("items", None), ("next_cursor", None)]
+
+
+def _page_text(record: type, types: TypeText) -> str:
+    items, cursor = msgspec.structs.fields(record)
+    (cursor_type,) = (each for each in get_args(cursor.type) if each is not NoneType)
+    page = types.use("quarterdeck.client.calls", "Page")
+    return f"{client_name(record)} = {page}[{types.of(get_args(items.type)[0])}, {types.of(cursor_type)}]"
 
 
 def _class_text(record: Any, types: TypeText) -> str:

@@ -17,7 +17,7 @@ from quarterdeck.core.settings import BlobSettings, DatabaseSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.events.log import lock_session
 from quarterdeck.sandbox.manifest import FileChanges, FileKind, Manifest, StoredFile
-from quarterdeck.session_files import records
+from quarterdeck.session_files import service
 from tests.world import World, app_url
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -44,7 +44,7 @@ class SessionFiles(Struct, frozen=True):
     async def apply(self, written: Sequence[StoredFile], deleted: Sequence[str] = ()) -> int:
         async def work(connection: Connection) -> int:
             await lock_session(connection, self.session_id)
-            return await records.apply_changes(connection, self.session_id, FileChanges(list(written), list(deleted)))
+            return await service.apply_changes(connection, self.session_id, FileChanges(list(written), list(deleted)))
 
         return await self.database.transaction(work, repeatable=False)
 
@@ -54,7 +54,7 @@ class SessionFiles(Struct, frozen=True):
 
     async def manifest(self, session_id: UUID | None = None) -> Manifest:
         async def read(connection: Connection) -> Manifest | None:
-            return await records.read_manifest(connection, session_id or self.session_id)
+            return await service.read_manifest(connection, session_id or self.session_id)
 
         found = await self.database.read(read)
         assert found is not None

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import httpx
 from msgspec import Struct
 
-from quarterdeck.events.notifications import delta_payloads, notify
+from quarterdeck.events.log import delta_payloads, notify
 from tests.world import World
 
 # Only a failure takes this long.

@@ -58,14 +58,7 @@ async def new_actions(
     settings = ActionSettings(*[expiry_seconds] * 4)
     async with await world.connect() as connection, connection.transaction():
         await lock_session(connection, session)
-        await action_records.open_actions(
-            connection,
-            session_id=session,
-            run_id=run,
-            workspace_id=world.workspace_id,
-            new=new,
-            settings=settings,
-        )
+        await action_records.open_actions(connection, world.workspace_id, session, run, new, settings)
     rows = await world.fetch("SELECT id FROM actions WHERE run_id = %s ORDER BY id DESC LIMIT %s", run_id, len(new))
     return [str(action_id) for (action_id,) in reversed(rows)]
 

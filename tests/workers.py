@@ -16,10 +16,10 @@ from msgspec import Struct
 
 from quarterdeck.core.settings import RunSettings
 from quarterdeck.db.database import Database
-from quarterdeck.models.model import NO_OPTIONS
+from quarterdeck.models.model import NO_OPTIONS, AssistantTurn, Step
 from quarterdeck.runs import lifecycle
 from quarterdeck.runs.lifecycle import Lease
-from quarterdeck.runs.model import RunSetup, StepUsage
+from quarterdeck.runs.model import RunSetup
 from tests.fork_server import Process, start_qd
 from tests.world import PATIENT, START_SECONDS, STOP_SECONDS, World, database_urls, process_logs
 
@@ -36,7 +36,7 @@ QUICK = PATIENT | {
 # For tests that begin attempts themselves.
 SETUP = RunSetup(model="demo", settings=NO_OPTIONS, instructions=None, skills=[], client_tools=[])
 
-USED = StepUsage(model="demo", input_tokens=1, cached_tokens=0, output_tokens=1, cost_usd=None)
+STEP = Step(AssistantTurn("", []), input_tokens=1, output_tokens=1)
 
 
 async def begin_demo_run(database: Database, run_id: UUID, settings: RunSettings | None = None) -> Lease | None:

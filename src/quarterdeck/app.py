@@ -10,13 +10,12 @@ from msgspec.structs import asdict
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from quarterdeck.api.console import Console
-from quarterdeck.api.docs_page import serve_docs
 from quarterdeck.api.endpoint import Endpoint, Executor, Respond
 from quarterdeck.api.health import HealthListener, healthz, on_shutdown_signal, readyz
 from quarterdeck.api.mcp_endpoint.endpoint import McpEndpoint
 from quarterdeck.api.openapi import openapi_document, serve_document
 from quarterdeck.api.routes import OPERATIONS
+from quarterdeck.api.static_pages import api_reference, console
 from quarterdeck.auth.access import Access
 from quarterdeck.auth.last_used import LastUsed
 from quarterdeck.auth.rate_limiter import RateLimiter
@@ -24,7 +23,7 @@ from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
 from quarterdeck.blobs.service import spool_folder
 from quarterdeck.changes.perform import Changes
 from quarterdeck.connections.credentials.authorizations import OAuthTokens
-from quarterdeck.connections.servers.checks import McpChecks, McpOffer
+from quarterdeck.connections.servers.service import McpChecks, McpOffer
 from quarterdeck.core import errors, metrics, tracing
 from quarterdeck.core.logging import configure_logs, log
 from quarterdeck.core.loop_watchdog import watched_loop
@@ -34,24 +33,21 @@ from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.settings import CredentialSettings, McpSettings, Settings
 from quarterdeck.core.trace_export import start_tracing, stop_tracing
 from quarterdeck.db.database import Database
-from quarterdeck.events.hub import EventHub
-from quarterdeck.events.notifications import Notifier
-from quarterdeck.events.page_loader import PageLoader
-from quarterdeck.events.stream_slots import StreamSlots
-from quarterdeck.files.uploads import FileUploads
+from quarterdeck.events.log import Notifier
+from quarterdeck.events.streams import EventHub, PageLoader, StreamSlots
+from quarterdeck.files.service import FileUploads
 from quarterdeck.http.downloads import Downloads
 from quarterdeck.http.middleware import Middleware
 from quarterdeck.http.request_spans import RequestSpans
 from quarterdeck.models.catalog import ModelCatalog
 from quarterdeck.models.output_schema import SchemaChecks
 from quarterdeck.retention import delete_expired
-from quarterdeck.runs.attachments import AttachmentRules
+from quarterdeck.runs.creation import AttachmentRules
 from quarterdeck.runs.input_batcher import InputBatcher
 from quarterdeck.sandbox.adapter import Sandbox
 from quarterdeck.sandbox.choice import SandboxOffer, find_sandbox, why_no_sandbox
 from quarterdeck.sandbox.model import SandboxUnavailable
 from quarterdeck.session_files.archive import Archives
-from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.uploads import Uploads
 
 
@@ -89,7 +85,6 @@ class Services:
         self.hub = EventHub(settings.database.session_url or url, settings.database, settings.stream)
         self.blobs = open_blob_store(settings.blob, settings.data_dir)
         self.uploads = Uploads(settings.bundle, spool_folder(settings.data_dir))
-        self.files = BundleFiles(self.database, self.blobs, settings.bundle, settings.data_dir, settings.bundle.scans)
         self.archives = Archives(self.blobs, settings.bundle.scans)
         self.sandbox = SandboxOffer(settings.sandbox)
         self.oauth_tokens = OAuthTokens(settings.credential, settings.mcp.allowed_addresses)
@@ -103,16 +98,17 @@ class Services:
         paths: dict[str, list[Operation]] = {}
         for operation in OPERATIONS:
             paths.setdefault(operation.path, []).append(operation)
-        document = openapi_document(OPERATIONS)
-        console = Console()
+        pages = {"/": console(), "/docs": api_reference()}
         endpoints = {
             **{path: executor.endpoint(operations) for path, operations in paths.items()},
             **{path: Endpoint({"GET": check}) for path, check in self._health_checks().items()},
             "/mcp": Endpoint({"POST": self.mcp_endpoint.respond}, self.mcp_endpoint.check),
-            "/": Endpoint({"GET": console.page()}),
-            "/assets/{hash}/{name:path}": Endpoint({"GET": console.asset()}),
-            "/openapi.json": Endpoint({"GET": serve_document(document)}),
-            "/docs": Endpoint({"GET": serve_docs(document)}),
+            **{path: Endpoint({"GET": page.page}) for path, page in pages.items()},
+            **{
+                f"{path.rstrip('/')}/assets/{{hash}}/{{name:path}}": Endpoint({"GET": page.asset})
+                for path, page in pages.items()
+            },
+            "/openapi.json": Endpoint({"GET": serve_document(openapi_document(OPERATIONS))}),
         }
         return [Route(path, endpoint) for path, endpoint in endpoints.items()]
 
@@ -137,7 +133,6 @@ class Services:
             PageLoader: PageLoader(self.database),
             StreamSlots: StreamSlots(settings.stream, settings.http.connections),
             BlobStore: self.blobs,
-            BundleFiles: self.files,
             Uploads: self.uploads,
             SandboxOffer: self.sandbox,
             Archives: self.archives,
@@ -185,7 +180,6 @@ class Services:
                 await self._flush()
             await self.hub.close()
             self.uploads.close()
-            self.files.close()
             self.archives.close()
             await self.mcp_checks.close()
             self.oauth_tokens.close()

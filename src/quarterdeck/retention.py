@@ -10,16 +10,15 @@ from msgspec.structs import asdict
 
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.service import sweep_blobs
-from quarterdeck.changes.audit.service import sweep_audit_events
+from quarterdeck.changes.audit_log import sweep_audit_events
 from quarterdeck.changes.perform import sweep_receipts
 from quarterdeck.core.retention import RetentionDays
 from quarterdeck.core.settings import Settings
 from quarterdeck.db.database import Database
 from quarterdeck.files.service import sweep_files
-from quarterdeck.insights.usage.service import sweep_usage
+from quarterdeck.insights.service import sweep_usage
 from quarterdeck.sessions.expiry import expire_files, expire_logs
 from quarterdeck.sessions.service import purge_deleted_sessions
-from quarterdeck.skills.bundle_files import sweep_blocks
 from quarterdeck.webhooks.service import sweep_deliveries
 from quarterdeck.workspaces.service import retention_of_all
 
@@ -102,11 +101,7 @@ class _Sweep(Struct, frozen=True):
         return {"sessions": await purge_deleted_sessions(self.database)}
 
     async def _blobs(self) -> dict[str, int]:
-        """Blocks last: those of deleted bundles go in the same run."""
-        orphan_hours = self.settings.blob.orphan_hours
-        removed = await sweep_blobs(self.database, self.blobs, orphan_hours)
-        await sweep_blocks(self.database, self.blobs, orphan_hours)
-        return {"blobs": removed}
+        return {"blobs": await sweep_blobs(self.database, self.blobs, self.settings.blob.orphan_hours)}
 
     async def _deliveries(self) -> dict[str, int]:
         days = self.settings.webhook.keep_days

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from quarterdeck.connections.mcp.model import McpFailure
-from quarterdeck.outbound.resolver import Resolver
+from quarterdeck.outbound.http_client import Resolver
 from tests.mcp import hostile_server as hostile
 from tests.mcp.targets import PATIENT, call, connections, http_target
 

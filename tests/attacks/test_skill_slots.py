@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from quarterdeck.core.settings import BundleSettings
-from quarterdeck.skills.uploads import Uploads
+from quarterdeck.skills.uploads import BundleUpload, Uploads
 from tests.attacks.neighbour import Tenants, attacked, repeated, two_tenants
 from tests.contract.test_skill_downloads import large_bundle, pushed, silent_reader
 from tests.processes import connections, spooled, until
@@ -106,7 +106,6 @@ async def reads_of_a_large_bundle(tenants: Tenants) -> AsyncIterator[None]:
 
 @pytest.mark.long
 async def test_small_file_of_a_large_bundle(tenants: Tenants) -> None:
-    """What such a read costs is counted in tests/store/test_bundle_files.py."""
     (await attacked(tenants.neighbour, reads_of_a_large_bundle(tenants), rounds=ROUNDS)).check(ROUNDS)
 
 
@@ -137,26 +136,30 @@ async def test_readers_that_do_not_read_hold_no_slot_and_no_file(database_url: s
             assert (await world.get(f"{version}/file?path=last.txt")).text == "the end\n"
 
 
+def upload(archive: bytes) -> BundleUpload:
+    return BundleUpload(io.BytesIO(archive), io.BytesIO())
+
+
 async def test_scans_of_one_workspace_leave_a_thread_to_the_neighbour(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if those who pushed leave: a thread cannot be stopped."""
     release, scanned = threading.Event(), []
 
-    def scan(archive: io.BytesIO, _: object) -> Any:
+    def scan(archive: io.BytesIO, *_: object) -> Any:
         if archive.read() == b"hostile":
             assert release.wait(60)
         scanned.append(archive)
 
     monkeypatch.setattr("quarterdeck.skills.uploads.read_bundle", scan)
     uploads, attacker, neighbour = Uploads(BundleSettings(), tmp_path), uuid4(), uuid4()
-    scans = [asyncio.create_task(uploads.scan(attacker, io.BytesIO(b"hostile"))) for _ in range(ATTACKS)]
+    scans = [asyncio.create_task(uploads.scan(attacker, upload(b"hostile"))) for _ in range(ATTACKS)]
     try:
         await asyncio.sleep(0)
         for task in scans[: ATTACKS // 2]:
             task.cancel()
         for _ in range(3):
-            await asyncio.wait_for(uploads.scan(neighbour, io.BytesIO(b"fine")), 60)
+            await asyncio.wait_for(uploads.scan(neighbour, upload(b"fine")), 60)
         assert len(scanned) == 3
     finally:
         release.set()

@@ -57,7 +57,9 @@ def hostile_server(status: int = 200) -> Iterator[None]:
         patches.enter_context(patch.object(Client, "_send", send))
         patches.enter_context(patch.object(AsyncConnection, "_send", send_async))
         patches.enter_context(patch.object(Call, "_retry", lambda self, error, outcome: raise_(error)))
-        patches.enter_context(patch.object(Call, "_result", lambda self, response: result(self._result_type)))
+        patches.enter_context(
+            patch.object(Call, "_result", lambda self, response: result(self.request.operation.result))
+        )
         yield
 
 

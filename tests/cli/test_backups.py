@@ -89,8 +89,6 @@ async def test_everything_comes_back(world: World, server: Server, empty_url: st
     for archive in archives:
         assert (await world.push(skill_id, archive)).status_code == 201
     version = f"/v1/skills/{skill_id}/versions/3"
-    assert (await world.get(f"{version}/file?path=SKILL.md")).status_code == 200
-    assert await world.fetch("SELECT 1 FROM bundle_blocks"), "the archive is stored in blocks, too"
     await world.patch(f"/v1/skills/{skill_id}", {"default_version": 1})
     await world.submit(session_id, "line\nand tab\t\\N ü \x85", idempotency_key="k")
     await world.new_token(session_id)
@@ -301,6 +299,7 @@ async def test_what_cannot_be_backed_up_leaves_no_file(
     with connect(server.database_url) as backup:
         begin_snapshot(backup)
         await world.execute("UPDATE blobs SET touched_at = now() - interval '2 days'")
+        await world.execute("DELETE FROM skill_version_contents")
         await world.execute(
             "DELETE FROM skill_versions WHERE skill_id IN (SELECT id FROM skills WHERE workspace_id = %s)",
             world.workspace_id,
@@ -345,7 +344,8 @@ async def test_from_an_object_store_and_an_earlier_release(
     assert code == OK, err
     assert contents(empty_url) == contents(database_url)
     found = await obstore.list(bucket(), "second/").collect_async()
-    assert [one["size"] for one in found] == [len(archive)]
+    assert len(archive) in [one["size"] for one in found]
+    assert len(found) == 3, "the archive and its two files"
     with serving(empty_url, tmp_path, **second) as server:
         answer = httpx.get(f"{server.url}/v1/skills/{skill_id}/versions/1/bundle", headers=world.headers(), timeout=60)
         assert answer.content == archive

@@ -13,7 +13,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from quarterdeck.cli.chat_view import coloured, coloured_diff
+from quarterdeck.cli.chat_view import coloured, without_colours
+from quarterdeck.cli.output import coloured_diff
 from quarterdeck.client import Client
 from tests.cli.people import Nearby, nearby
 from tests.cli.screen import terminal
@@ -156,7 +157,7 @@ def test_only_colours_of_programs_reach_the_terminal() -> None:
     assert coloured(text.replace("\r", "")) == "\x1b[1;31mred\x1b[0m C1 x 10%99%\ndone\x1b[0m"
     assert coloured("\x1b[" + "1" * 5000 + "mtext") == "text"
     assert coloured("\x1b\x1b[31m[2Jx") == "\x1b[31m[2Jx\x1b[0m"
-    assert coloured_diff("-a\x1b[2J\n+b") == "\x1b[31m-a\x1b[0m\n\x1b[32m+b\x1b[0m"
+    assert coloured_diff(without_colours("-a\x1b[2J\n+b")) == "\x1b[31m-a\x1b[0m\n\x1b[32m+b\x1b[0m"
 
 
 def archive_of(*members: tuple[str, bytes | str]) -> bytes:

@@ -22,7 +22,7 @@ def test_a_full_id_needs_no_request() -> None:
     no_client, wanted = create_autospec(Client, instance=True), new_id()
     assert find.session_id(no_client, str(wanted)) == wanted
     assert find.run_id(no_client, str(wanted)) == wanted
-    assert find.key_id(no_client, str(wanted), None) == wanted
+    assert find.key_id(no_client, str(wanted)) == wanted
     assert find.webhook_id(no_client, str(wanted)) == wanted
     assert no_client.method_calls == []
 

@@ -21,8 +21,8 @@ from tests.processes import until
 from tests.world import PATIENT, World, bundle, free_port, serving
 
 SMALL = 40
-# The large archive, the small ones and two files.
-CONTENTS = 1 + SMALL + 2
+# The large archive with its two files, the small ones with a file each, the SKILL.md of all, and two uploaded files.
+CONTENTS = 3 + 2 * SMALL + 1 + 2
 
 
 class Installation:
@@ -47,7 +47,6 @@ class Installation:
         for number, archive in enumerate(archives, 1):
             assert (await world.push(skill_id, archive)).status_code == 201
             self.expected[f"/v1/skills/{skill_id}/versions/{number}/bundle"] = archive
-        # Stored in blocks by the first read.
         self.expected[f"/v1/skills/{skill_id}/versions/1/file?path=large.txt"] = large["large.txt"].encode()
         for name, content in (("empty.bin", b""), ("data.bin", random.Random(2).randbytes(6_000_000))):
             self.expected[f"/v1/files/{await world.new_file(name, content)}/content"] = content
@@ -76,9 +75,8 @@ async def test_contents_are_readable_while_they_move_and_after(database_url: str
         async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
             world = await World.create(database_url, http)
             await installed.fill(world)
-    # One of them is stored in blocks, too.
     count = len(installed.files())
-    assert count == CONTENTS + 1
+    assert count == CONTENTS
     settings: dict[str, Any] = installed.settings | PATIENT
     with serving(database_url, tmp_path / "data", **settings) as server:
         async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:

@@ -128,10 +128,10 @@ def test_completion_knows_the_commands(tmp_path: Path) -> None:
 async def test_commands_load_only_what_they_need(tmp_path: Path, server: Server, world: World) -> None:
     """Nothing of the server, and no module of another command."""
     unneeded = {"psycopg", "starlette", "granian", "pydantic_ai", "prompt_toolkit"}
-    unneeded |= {"quarterdeck.core.settings", "quarterdeck.cli.admin", "quarterdeck.cli.skills"}
+    unneeded |= {"rich", "pygments", "quarterdeck.core.settings", "quarterdeck.cli.admin", "quarterdeck.cli.skills"}
     environ = person_of(tmp_path, server, world).environ
-    assert not loaded(environ, "whoami") & (unneeded | {"quarterdeck.client.async_methods"})
-    assert not loaded(environ, "--help") & (unneeded | {"quarterdeck.client", "msgspec", "httpx", "pydantic", "rich"})
+    assert not loaded(environ, "whoami") & unneeded
+    assert not loaded(environ, "--help") & (unneeded | {"quarterdeck.client", "msgspec", "httpx2", "pydantic", "rich"})
 
 
 def loaded(environ: dict[str, str], *arguments: str) -> set[str]:

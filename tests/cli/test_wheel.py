@@ -85,8 +85,8 @@ def test_a_server_command_names_the_extra(bin_folder: Path, command: str, tmp_pa
 
 def test_the_wheel_has_types_console_and_licence(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {"quarterdeck/py.typed", "quarterdeck/console/index.html"} <= names
+    assert {"quarterdeck/py.typed", "quarterdeck/console/index.html", "quarterdeck/api_reference/index.html"} <= names
     licences = {name.partition(".dist-info/licenses/")[2] for name in names if ".dist-info/licenses/" in name}
-    vendored = {f"licenses/{name}.txt" for name in ("dompurify", "highlight.js", "markdown-it")}
+    vendored = {f"licenses/{name}.txt" for name in ("dompurify", "highlight.js", "markdown-it", "swagger-ui")}
     assert licences == {"LICENSE", "NOTICE", *vendored}
     assert not any(name.startswith(("tests/", "bench/")) or "node_modules" in name for name in names)

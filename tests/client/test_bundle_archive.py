@@ -16,7 +16,7 @@ from quarterdeck.client.bundle_archive import IgnoreRules, bundle_files, open_ar
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills.archive import read_bundle
 from quarterdeck.skills.model import Bundle, BundleError
-from quarterdeck.skills.paths import check_portable
+from quarterdeck.skills.paths import bundle_path
 
 SKILL = "---\nname: demo\ndescription: d\n---\nBody.\n"
 
@@ -76,7 +76,7 @@ name = st.text(
 
 def is_portable(text: str) -> bool:
     try:
-        check_portable(text)
+        bundle_path(text.encode(), directory=False, limits=BundleSettings())
     except BundleError:
         return False
     return text not in (".", "..", ".git", ".gitignore", ".skillignore")

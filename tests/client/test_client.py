@@ -7,6 +7,7 @@ import socket
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import NoneType
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -103,12 +104,12 @@ async def test_pages_are_fetched_as_needed(server: Server, world: World, kind: s
     key, key_id = await world.new_key_record(EVERY_PERMISSION)
     async with opened(kind, server.url, key) as client:
         made = [(await client.call("create_session", title=str(n))).id for n in range(7)]
-        assert [each.id for each in await client.all("iter_sessions", page_size=3)] == made[::-1]
-        assert [each.id for each in await client.all("iter_sessions", page_size=2, order="asc")] == made
+        assert [each.id for each in await client.all("iter_sessions", limit=3)] == made[::-1]
+        assert [each.id for each in await client.all("iter_sessions", limit=2, order="asc")] == made
         assert [each.id for each in await client.all("iter_sessions")] == made[::-1]
         page = await client.call("list_sessions", limit=2)
         assert (await client.call("list_sessions", limit=2, after=page.next_cursor)).items[0].id == made[4]
-        walk = client.walk("iter_sessions", page_size=2)
+        walk = client.walk("iter_sessions", limit=2)
         assert [(await anext(walk)).id, (await anext(walk)).id] == made[:4:-1]
         # The next page is requested only now.
         await world.execute("UPDATE api_keys SET revoked_at = now() WHERE id = %s", key_id)
@@ -176,7 +177,7 @@ async def test_a_download_is_complete_or_leaves_the_file_alone(
     server: Server, world: World, kind: str, tmp_path: Path
 ) -> None:
     """Tests `_download`, which the generated methods use, with any content."""
-    document = Operation("download_document", "GET", "/openapi.json")
+    document = Operation("download_document", "GET", "/openapi.json", NoneType)
     expected = (await world.http.get("/openapi.json")).content
     seen: list[int] = []
     async with opened(kind, server.url, world.key) as client:
@@ -189,7 +190,7 @@ async def test_a_download_is_complete_or_leaves_the_file_alone(
         await client.call("_download", document, into, None)
         assert into.getvalue() == expected
         with pytest.raises(NotFound):
-            await client.call("_download", Operation("x", "GET", "/v1/nothing"), target, None)
+            await client.call("_download", Operation("x", "GET", "/v1/nothing", NoneType), target, None)
     assert target.read_bytes() == expected
     assert list(tmp_path.iterdir()) == [target]
 
@@ -379,9 +380,19 @@ def test_unknown_permissions_of_a_newer_server_are_read() -> None:
     assert key.permissions == [Permission.WORKSPACE_READ, "future.manage"]
 
 
+def test_options_that_an_operation_does_not_have_are_refused() -> None:
+    from quarterdeck.client.operations import CREATE_SESSION, GET_SESSION
+    from quarterdeck.client.requests import build
+
+    with pytest.raises(TypeError, match="get_session has no argument idempotency_key"):
+        build(GET_SESSION, [UUID(int=1)], idempotency_key="once")
+    with pytest.raises(TypeError, match="create_session has no argument if_match"):
+        build(CREATE_SESSION, if_match=1)
+
+
 def test_unset_is_left_out_and_none_is_sent() -> None:
     from quarterdeck.client.operations import CHANGE_SESSION
     from quarterdeck.client.requests import build
 
-    made = build(CHANGE_SESSION, path={"session_id": UUID(int=1)}, body={"title": UNSET, "model": None})
+    made = build(CHANGE_SESSION, [UUID(int=1)], body={"title": UNSET, "model": None})
     assert made.content == b'{"model":null}'

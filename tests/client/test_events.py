@@ -25,7 +25,6 @@ from quarterdeck.client import (
     event_stream,
 )
 from quarterdeck.client.event_stream import EventFollower, Message, Parser
-from quarterdeck.client.operations import LIST_SESSION_EVENTS
 from tests import world as worlds
 from tests.client import faulty_proxy as bad
 from tests.client.both_clients import KINDS, Both, opened
@@ -373,7 +372,7 @@ def test_a_long_line_in_small_chunks_is_searched_once(monkeypatch: pytest.Monkey
 
 @given(st.lists(st.binary(max_size=60), max_size=10))
 def test_any_bytes_are_events_or_a_failed_connection(pieces: list[bytes]) -> None:
-    follower = EventFollower(LIST_SESSION_EVENTS, 0, 3)
+    follower = EventFollower(0, 3)
     follower.headers()
     try:
         for piece in pieces:

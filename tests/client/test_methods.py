@@ -4,7 +4,7 @@ import inspect
 import json
 import subprocess
 import sys
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import msgspec
@@ -12,10 +12,10 @@ import pytest
 from codegen.client import current
 from codegen.sync_text import sync_text
 
-from quarterdeck.api.docs_page import resolve
 from quarterdeck.api.openapi import example_of
 from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.client import AsyncClient, Client, models
+from tests.contract.openapi_snapshot import resolve
 from tests.world import Server
 
 Json = dict[str, Any]
@@ -42,7 +42,7 @@ def test_generated_files_are_up_to_date() -> None:
 def test_synchronous_code_is_written_from_asynchronous_code() -> None:
     source = """
 import asyncio  # sync:
-async def async_walk(pages: AsyncPages) -> AsyncIterator[Item]:
+async def async_items(pages: AsyncPages) -> AsyncIterator[Item]:
     async with aclosing(pages) as found:
         async for page in found:
             yield await page.read("an async function, `await`ed")
@@ -51,7 +51,7 @@ async def async_walk(pages: AsyncPages) -> AsyncIterator[Item]:
 """
     expected = """
 
-def walk(pages: Pages) -> Iterator[Item]:
+def items(pages: Pages) -> Iterator[Item]:
     with closing(pages) as found:
         for page in found:
             yield page.read("an async function, `await`ed")
@@ -68,13 +68,29 @@ def test_both_clients_have_the_same_methods_with_the_same_parameters() -> None:
         here, there = inspect.signature(one[name]), inspect.signature(other[name])
         shared = [each for each in here.parameters.values() if each.name not in SYNC_ONLY.get(name, ())]
         assert shared == list(there.parameters.values()), name
+        if name.startswith("iter_"):
+            assert list(there.parameters) == list(inspect.signature(other[f"list_{name[5:]}"]).parameters)
         if name == "events" or name.startswith("iter_"):
-            assert str(there.return_annotation) == str(here.return_annotation).replace("Iterator", "AsyncIterator")
+            assert inspect.isasyncgenfunction(other[name])
+            assert inspect.isgeneratorfunction(one[name])
             continue
         assert here.return_annotation == there.return_annotation, name
         assert inspect.iscoroutinefunction(other[name])
         assert not inspect.iscoroutinefunction(one[name])
     assert inspect.signature(Client).parameters.keys() == inspect.signature(AsyncClient).parameters.keys()
+
+
+def actual_parameters(method: Any) -> tuple[set[str], set[str]]:
+    """All parameters of a method, those in `**options` included, and the required ones."""
+    taken, required = set(), set()
+    for name, parameter in inspect.signature(method).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            (options,) = get_args(parameter.annotation)
+            taken |= options.__annotations__.keys()
+        elif name != "self":
+            taken.add(name.removesuffix("_"))
+            required |= {name} if parameter.default is parameter.empty else set()
+    return taken, required
 
 
 def expected_parameters(document: Json, described: Json) -> tuple[set[str], set[str]]:
@@ -110,12 +126,9 @@ def test_every_operation_of_a_running_server_has_a_method(server: Server, client
     for described in operations:
         name = described["operationId"]
         assert name in methods, f"{client.__name__} has no {name}"
-        taken, required = expected_parameters(document, described)
-        found = {key: value for key, value in inspect.signature(methods[name]).parameters.items() if key != "self"}
-        assert {key.removesuffix("_") for key in found} == {key.removesuffix("_") for key in taken}, name
-        assert {key for key, value in found.items() if value.default is value.empty} == required, name
+        assert actual_parameters(methods[name]) == expected_parameters(document, described), name
         assert described["summary"] in (inspect.getdoc(methods[name]) or "")
-    paged = {each["operationId"] for each in operations if "After" in json.dumps(each["parameters"])}
+    paged = {each["operationId"] for each in operations if '"name": "after"' in json.dumps(each["parameters"])}
     log = {operation.name for operation in OPERATIONS if operation.log}
     iterators = {f"iter_{name.removeprefix('list_')}" for name in paged - log}
     assert set(methods) == {each["operationId"] for each in operations} | iterators | WRITTEN

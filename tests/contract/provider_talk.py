@@ -12,6 +12,7 @@ from quarterdeck.models.model import (
     Model,
     ModelOptions,
     Step,
+    StepRequest,
     Turn,
     UserTurn,
 )
@@ -47,7 +48,8 @@ class Talk:
 
     async def step(self, turns: Sequence[Turn] = HELLO, instructions: str = "Be brief.") -> Step:
         on_text, settings = self.shown.append, self._settings
-        return await step_with_retries(self.model, instructions, turns, [READ], on_text, self._retried, settings)
+        request = StepRequest(instructions, turns, [READ])
+        return await step_with_retries(self.model, request, on_text, self._retried, settings)
 
     def _retried(self, attempt: int, pause_seconds: float, reason: str) -> None:
         self.retries.append((attempt, pause_seconds, reason))

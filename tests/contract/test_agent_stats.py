@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from quarterdeck.core.ids import first_id_at, new_id
-from quarterdeck.insights.agent_stats.service import sum_up
+from quarterdeck.insights.service import sum_up_runs
 from tests.contract.agent_requests import new_agent
 from tests.world import World, error_of
 
@@ -82,5 +82,5 @@ async def test_figures_of_each_version(world: World) -> None:
     # Too many runs: the days before are left out.
     async with await world.connect() as connection:
         end = filled.today + timedelta(days=1)
-        most = await sum_up(connection, world.workspace_id, UUID(agent_id), yesterday - timedelta(days=5), end, 20)
+        most = await sum_up_runs(connection, world.workspace_id, UUID(agent_id), yesterday - timedelta(days=5), end, 20)
         assert (most.since, [(one.version, one.runs) for one in most.versions]) == (yesterday, [(1, 20)])

@@ -12,8 +12,8 @@ import pytest
 
 from quarterdeck.agents.configuration import ToolPolicy
 from quarterdeck.connections.mcp.model import read_commands
-from quarterdeck.connections.servers.checks import McpOffer
 from quarterdeck.connections.servers.model import CreateMcpServerBody
+from quarterdeck.connections.servers.service import McpOffer
 from quarterdeck.core.settings import McpSettings
 from quarterdeck.tools.model import ToolRule
 from tests.cli.command import qd_here

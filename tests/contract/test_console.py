@@ -1,4 +1,4 @@
-"""How the console is served: the page, its policy, and its files under one hash."""
+"""How the console and the API reference are served: the page, its policy, and its files under one hash."""
 
 import gzip
 import re
@@ -7,10 +7,11 @@ import sys
 import zipfile
 from pathlib import Path
 
+import httpx
 import pytest
 
 import quarterdeck
-from quarterdeck.api import console
+from quarterdeck.api import static_pages
 from tests.raw_http import exchange, request
 from tests.world import Server, World, error_of
 
@@ -31,8 +32,16 @@ POLICY = {
 }
 
 
+INLINE = re.compile(r"<script(?![^>]* src=)|<style| style=| on[a-z]+=|//")
+
+
 def named_in(page: str) -> list[str]:
-    return re.findall(r'(?:href|src)="(assets/[^"]+)"', page)
+    return re.findall(r'(?:href|src)="((?:docs/)?assets/[^"]+)"', page)
+
+
+def policy_of(answer: httpx.Response) -> dict[str, str]:
+    parts = (part.strip().partition(" ") for part in answer.headers["content-security-policy"].split(";"))
+    return {name: value for name, _, value in parts}
 
 
 async def test_the_page(world: World) -> None:
@@ -43,10 +52,23 @@ async def test_the_page(world: World) -> None:
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["referrer-policy"] == "no-referrer"
     assert answer.headers["cross-origin-opener-policy"] == "same-origin"
-    parts = (part.strip().partition(" ") for part in answer.headers["content-security-policy"].split(";"))
-    assert {name: value for name, _, value in parts} == POLICY
+    assert policy_of(answer) == POLICY
     # What the policy would refuse is not tried: no script, style or handler inside the page, nothing from elsewhere.
-    assert re.findall(r"<script(?![^>]* src=)|<style| style=| on[a-z]+=|//", answer.text) == []
+    assert INLINE.findall(answer.text) == []
+
+
+async def test_the_api_reference(world: World) -> None:
+    answer = await world.http.get("/docs")
+    not_here = ("require-trusted-types-for", "trusted-types")
+    shared = {name: value for name, value in POLICY.items() if name not in not_here}
+    assert policy_of(answer) == shared | {"img-src": "data:"}
+    assert INLINE.findall(answer.text) == []
+    names = named_in(answer.text)
+    assert {Path(name).name for name in names} == {"main.js", "style.css", "swagger-ui.js", "swagger-ui.css"}
+    for name in names:
+        loaded = await world.http.get(f"/{name}")
+        assert loaded.headers["content-type"] == TYPES[Path(name).suffix]
+        assert loaded.headers["cache-control"] == "public, max-age=31536000, immutable"
 
 
 async def test_page_is_revalidated_on_every_request(world: World) -> None:
@@ -116,7 +138,7 @@ async def test_compressed_files_are_sent_only_if_accepted(server: Server, world:
 )
 def test_unknown_files_are_404(server: Server, path: str) -> None:
     # Sent as it is written: a client would tidy the path first.
-    target = f"/{path.format(hash=console.Console().hash)}"
+    target = f"/{path.format(hash=static_pages.console().hash)}"
     assert exchange(server.port, request("GET", target)).error() == (404, "not_found")
 
 
@@ -135,19 +157,19 @@ async def test_head_and_other_methods(world: World) -> None:
 
 def test_file_names_differ_between_releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any file, its name or its content; where one ends and the next begins counts too."""
-    monkeypatch.setattr(console, "files", lambda _: tmp_path)
+    monkeypatch.setattr(static_pages, "files", lambda _: tmp_path)
     folder = tmp_path / "console"
     (folder / "style").mkdir(parents=True)
     (folder / "index.html").write_text("{assets}{styles}{modules}")
     hashes = []
     for name, text in [("a.js", "one"), ("a.js", "two"), ("b.js", ""), ("style/base.css", "x"), ("style/c.css", "")]:
         (folder / name).write_text(text)
-        hashes.append(console.Console().hash)
+        hashes.append(static_pages.console().hash)
     (folder / "a.js").write_text("twob.js")
     (folder / "b.js").unlink()
-    hashes.append(console.Console().hash)
+    hashes.append(static_pages.console().hash)
     assert len(set(hashes)) == len(hashes)
-    assert console.Console().hash == hashes[-1]
+    assert static_pages.console().hash == hashes[-1]
 
 
 def test_a_wheel_holds_the_files(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ async def client_of(server: TokenServer, secret: str = SECRET, **fields: str) ->
     kind = CredentialType.OAUTH_CLIENT_CREDENTIALS
     credential = _stored(kind, parameters)
     async with oauth(server.exceptions) as tokens:
-        yield OAuthAuthorization(tokens.of(credential, secret))
+        yield tokens.of(credential, secret)
 
 
 async def test_a_token_is_fetched_once_for_many_callers_and_again_when_it_is_refused(
@@ -222,7 +222,7 @@ async def test_failures_of_a_token_endpoint_tell_no_secret() -> None:
                 b'HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n{"access_token":"e"}': "no usable access_token",
                 b"HTTP/1.1 200 OK\r\nContent-Length: 999999999\r\n\r\n" + b"x" * 2**20: "no usable access_token",
                 b"HTTP/1.1 500 Error\r\nContent-Length: 0\r\n\r\n": "answered 500",
-                b"SMTP ready\r\n": "connection to the token endpoint failed",
+                b"SMTP ready\r\n": "No token: The response was invalid",
             }.items():
                 issuer.raw = raw
                 with pytest.raises(AuthorizationError, match=reason):
@@ -235,5 +235,5 @@ async def test_failures_of_a_token_endpoint_tell_no_secret() -> None:
         credential = _stored(kind, parameters)
         async with oauth() as tokens:
             with pytest.raises(AuthorizationError, match="token_url"):
-                await OAuthAuthorization(tokens.of(credential, SECRET)).headers()
+                await tokens.of(credential, SECRET).headers()
         assert len(issuer.received) == asked, "private addresses are refused at each use"

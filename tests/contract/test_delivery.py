@@ -14,9 +14,10 @@ from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import Database
 from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.runs import lifecycle
-from quarterdeck.runs.lifecycle import Lease, Superseded
+from quarterdeck.runs.lifecycle import Lease
+from quarterdeck.runs.model import Superseded
 from tests.fault.stand_in import Brake
-from tests.workers import USED, begin_demo_run, check_log, log_of
+from tests.workers import STEP, begin_demo_run, check_log, log_of
 from tests.world import Server, World, app_url, error_of, serving
 
 _JOBS = "SELECT run_id::text FROM run_jobs WHERE session_id = %s AND NOT taken"
@@ -132,7 +133,7 @@ async def test_an_interrupt_cancels_the_active_run_and_goes_before_pending_ones(
     third = await runs.send("three", "interrupt")
     assert await runs.states() == {second: "pending", third: "queued"}
     with pytest.raises(Superseded):
-        await lifecycle.record(runs.database, lease, [], USED)
+        await lifecycle.record(runs.database, lease, [], "demo", STEP)
     cancelled = (await world.get(f"/v1/runs/{first}")).json()
     assert cancelled["state"] == "cancelled"
     entries = await log_of(world, runs.session_id)
@@ -394,7 +395,7 @@ async def _fail(runs: Runs, lease: Lease) -> None:
 async def _record(runs: Runs, lease: Lease) -> None:
     with suppress(Superseded):
         answer = NewEvent(EventType.MESSAGE, {"role": "assistant", "text": "x"})
-        await lifecycle.record(runs.database, lease, [answer], USED)
+        await lifecycle.record(runs.database, lease, [answer], "demo", STEP)
 
 
 RACES: list[tuple[Race, Race]] = [

@@ -12,8 +12,8 @@ import pytest
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import Database
+from quarterdeck.events.log import Notification, delta_payloads, event_payloads, notify, parse, retry_payload
 from quarterdeck.events.model import RetryBody
-from quarterdeck.events.notifications import Notification, delta_payloads, event_payloads, notify, parse, retry_payload
 from quarterdeck.runs.lifecycle import Lease
 from quarterdeck.worker.deltas import DeltaSender
 from tests.contract.test_session_events import add_events, walk

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from quarterdeck.core.settings import ModelSettings
-from quarterdeck.models.model import NO_OPTIONS, ToolResult, Turn, UserTurn
+from quarterdeck.models.model import NO_OPTIONS, StepRequest, ToolResult, Turn, UserTurn
 from quarterdeck.models.registry import ModelRegistry
 from tests.contract.provider_server import ANTHROPIC, OPENAI, RESPONSES, Dialect, provider, streams
 from tests.contract.provider_talk import KEY, READ, all_three
@@ -31,7 +31,7 @@ async def requests(dialect: Dialect, steps: int = STEPS, **changes: Any) -> list
         for n in range(steps):
             # Each step might be another worker's.
             model = await models.resolve(dialect.model, NO_OPTIONS, "session-1")
-            step = await model.step("Be brief.", turns, [READ], lambda _: None)
+            step = await model.step(StepRequest("Be brief.", turns, [READ]), lambda _: None)
             turns += [step.turn, *(ToolResult(call.id, call.name, f"content {n}") for call in step.turn.tool_calls)]
             if n % 5 == 4:
                 turns.append(UserTurn(f"Go on after {n}."))

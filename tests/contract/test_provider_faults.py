@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from quarterdeck.models.model import (
+    ContentRefused,
     ContextExceeded,
     ModelFailure,
     ProviderRefused,
-    RequestRefused,
 )
 from tests.contract.provider_server import (
     ANTHROPIC,
@@ -139,7 +139,7 @@ async def test_a_refusal_fails_at_once_in_few_words(dialect: Dialect, status: in
         with pytest.raises(ModelFailure, match="no such thing") as failed:
             await talk.step()
         # A missing permission or an unknown model has nothing to do with the message.
-        assert isinstance(failed.value, RequestRefused) == (status not in (403, 404))
+        assert isinstance(failed.value, ContentRefused) == (status not in (403, 404))
         assert len(str(failed.value)) < 700
         assert len(talk.served.requests) == 1
 
@@ -149,14 +149,14 @@ async def test_what_is_wrong_with_the_account_does_not_refuse_the_message(code: 
     async with talking(OPENAI, refuses(400, OPENAI.error(code, "No."))) as talk:
         with pytest.raises(ModelFailure) as failed:
             await talk.step()
-        assert not isinstance(failed.value, RequestRefused)
+        assert not isinstance(failed.value, ContentRefused)
 
 
 async def test_an_empty_account_is_not_waited_for() -> None:
     async with talking(OPENAI, refuses(429, OPENAI.error("insufficient_quota", "You exceeded your quota"))) as talk:
         with pytest.raises(ModelFailure, match="You exceeded your quota") as failed:
             await talk.step()
-        assert not isinstance(failed.value, RequestRefused)
+        assert not isinstance(failed.value, ContentRefused)
         assert len(talk.served.requests) == 1
 
 

@@ -15,6 +15,7 @@ from quarterdeck.models.model import (
     CutOff,
     ModelFailure,
     ModelOptions,
+    StepRequest,
     ToolCall,
     ToolResult,
     Turn,
@@ -90,7 +91,7 @@ async def test_groq_models_without_reasoning(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setenv("GROQ_BASE_URL", served.url)
         models = ModelRegistry(ModelSettings())
         model = await models.resolve("groq:llama-3.1-8b-instant", ModelOptions(0.5, reasoning_effort="low"))
-        step = await model.step("", HELLO, [], lambda _: None)
+        step = await model.step(StepRequest("", HELLO), lambda _: None)
         await models.close()
     assert step.ignored_settings == ("reasoning_effort",)
     body = served.requests[0].body
@@ -196,7 +197,7 @@ async def test_openai_gets_attachments(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("quarterdeck.models.providers.OPENAI_URL", f"{served.url}/v1")
         models = ModelRegistry(ModelSettings(openai_api_key=KEY))
         with pytest.raises(ModelFailure, match="seen"):
-            await (await models.resolve("openai:gpt-test")).step("", turns, [], lambda _: None)
+            await (await models.resolve("openai:gpt-test")).step(StepRequest("", turns), lambda _: None)
         await models.close()
         content = served.requests[0].body["input"][-1]["content"]
     assert [part["text"] for part in content if part["type"] == "input_text"] == TOLD

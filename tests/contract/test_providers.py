@@ -14,6 +14,7 @@ from quarterdeck.models.model import (
     ModelFailure,
     ModelOptions,
     ProviderRefused,
+    StepRequest,
     ToolCall,
     ToolResult,
 )
@@ -153,7 +154,7 @@ async def test_openai_itself(
     async with provider(streams(replies[path].text("ok"))) as served:
         monkeypatch.setattr("quarterdeck.models.providers.OPENAI_URL", f"{served.url}/v1")
         models = ModelRegistry(ModelSettings(openai_api_key=KEY, **changes))
-        step = await (await models.resolve(model)).step("", HELLO, [READ], lambda _: None)
+        step = await (await models.resolve(model)).step(StepRequest("", HELLO, [READ]), lambda _: None)
         assert step.turn.text == "ok"
         await models.close()
         [request] = served.requests
@@ -173,7 +174,7 @@ async def test_openai_behind_another_address(model: str, path: str, changes: dic
     dialect = RESPONSES if path == "/v1/responses" else OPENAI
     async with provider(streams(dialect.text("ok"))) as served:
         models = ModelRegistry(ModelSettings(openai_base_url=f"{served.url}/v1", **changes))
-        step = await (await models.resolve(model)).step("", HELLO, [READ], lambda _: None)
+        step = await (await models.resolve(model)).step(StepRequest("", HELLO, [READ]), lambda _: None)
         assert (step.turn.text, step.input_tokens, step.cached_tokens, step.output_tokens) == ("ok", 11, 4, 7)
         await models.close()
         [request] = served.requests

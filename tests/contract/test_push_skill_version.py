@@ -26,10 +26,11 @@ async def test_a_push_answers_with_the_new_version(world: World, server: Server)
     assert body["frontmatter"] == {"name": "greeting", "description": "A test skill."}
     assert [file["path"] for file in body["manifest"]["files"]] == ["SKILL.md", "scripts/run.sh"]
     assert body["manifest"]["files"][1]["sha256"] == hashlib.sha256(b"echo hi\n").hexdigest()
-    sha256 = hashlib.sha256(archive).hexdigest()
-    assert body["manifest"]["archive_sha256"] == sha256
-    (stored,) = (server.data_dir / "blobs" / sha256[:2]).glob(f"{sha256}.*")
-    assert stored.read_bytes() == archive
+    assert body["manifest"]["archive_sha256"] == hashlib.sha256(archive).hexdigest()
+    for content in (archive, b"echo hi\n"):
+        sha256 = hashlib.sha256(content).hexdigest()
+        (stored,) = (server.data_dir / "blobs" / sha256[:2]).glob(f"{sha256}.*")
+        assert stored.read_bytes() == content
 
 
 async def test_versions_count_from_one_for_each_skill(world: World) -> None:

@@ -32,7 +32,7 @@ async def at_limit(world: World, run_id: str) -> tuple[Lease, str | None]:
     """An attempt that finds its limit reached, as the worker ends it. Returns the action that the run waits for."""
     lease = await begin_run(world, run_id)
     assert lease.reached is not None
-    reached, stopped = lease.reached
+    reached, stopped = lease.reached.reached, lease.reached.stopped
     async with opened(world) as database:
         if stopped is None:
             await lifecycle.wait(database, lease, [budget_action(reached)], ActionSettings())
@@ -88,7 +88,7 @@ async def test_steered_inputs_start_the_next_run_after_a_stop(world: World, expi
         await resolve(world, action_id, decision="stop")
     lease, action_id = await at_limit(world, run_id)
     assert lease.reached is not None
-    assert (lease.reached[1], action_id) == (ActionState.EXPIRED if expires else ActionState.RESOLVED, None)
+    assert (lease.reached.stopped, action_id) == (ActionState.EXPIRED if expires else ActionState.RESOLVED, None)
     failed = [one for one in await log_of(world, session_id) if one["type"] == "run.failed"][-1]["data"]
     next_run_id = failed["next_run_id"]
     assert (await consumed(world, session_id))[run_id] == ["Task."]

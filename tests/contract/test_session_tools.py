@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.tools.built_in_tools import BUILT_IN_TOOLS
+from quarterdeck.tools.model import BuiltIn
 from tests.world import World, error_of
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}, "days": True}, "required": ["city"]}
@@ -83,7 +83,7 @@ def nested(levels: int) -> dict[str, Any]:
     ("body", "message"),
     [
         ({"client_tools": [WEATHER, ORDER, WEATHER]}, "client_tools has two tools with the name weather."),
-        *((tool(name=name), f"{name} is the name of a built-in tool.") for name in sorted(BUILT_IN_TOOLS)),
+        *((tool(name=name), f"{name} is the name of a built-in tool.") for name in sorted(BuiltIn)),
         *((tool(name=name), "client_tools[0].name") for name in ("", "a b", "x" * 65, "weather\n", "wetter.de", "é")),
         (tool(description="a\0b"), "client_tools[0].description"),
         (tool(parameters={}), '"type": "object"'),

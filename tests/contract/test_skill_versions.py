@@ -19,6 +19,8 @@ async def test_versions_in_pages_by_number(world: World, order: str) -> None:
     skill_id = await with_versions(world, 5)
     # A process whose clock is behind gave the newest version an id that sorts first.
     early = "00000000-0000-7000-8000-" + uuid4().hex[:12]
+    of_skill = "version_id IN (SELECT id FROM skill_versions WHERE skill_id = %s)"
+    await world.execute(f"DELETE FROM skill_version_contents WHERE {of_skill}", skill_id)
     await world.execute("UPDATE skill_versions SET id = %s WHERE skill_id = %s AND version = 5", early, skill_id)
     found = await walk(world, f"/v1/skills/{skill_id}/versions", limit=2, order=order)
     numbers = [1, 2, 3, 4, 5]
@@ -55,7 +57,8 @@ async def test_a_version_reads_as_the_push_answered(world: World) -> None:
 
 async def test_unknown_version_is_404_before_the_permission_check(world: World) -> None:
     skill_id, key = await with_versions(world, 1), await world.new_key(Permission.SKILL_MANAGE)
-    for path in ("versions/1", "versions/1/bundle", "versions/1/file?path=SKILL.md", "diff?base=1&head=1"):
+    found = ("versions/1", "versions/1/bundle", "versions/1/file?path=SKILL.md", "versions/1/file?path=none")
+    for path in (*found, "diff?base=1&head=1"):
         assert error_of(await world.get(f"/v1/skills/{skill_id}/{path}", key=key)) == (403, "forbidden")
     for path in ("versions/2", "versions/2/bundle", "versions/2/file?path=SKILL.md", "diff?base=1&head=2"):
         assert error_of(await world.get(f"/v1/skills/{skill_id}/{path}", key=key)) == (404, "not_found")

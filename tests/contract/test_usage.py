@@ -6,8 +6,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from quarterdeck.insights.usage import service
-from quarterdeck.insights.usage.model import UsageGroup
+from quarterdeck.insights import service
+from quarterdeck.insights.model import UsageGroup
 from tests.world import World, error_of
 
 _ADD = """
@@ -109,7 +109,7 @@ async def test_too_many_rows_shorten_the_period(world: World) -> None:
     start, end = TODAY - timedelta(days=9), TODAY + timedelta(days=1)
     async with await world.connect() as connection:
         for max_rows, since, days in ((6, start, 3), (5, FIRST, 2), (4, SECOND, 1), (3, SECOND, 1), (2, SECOND, 1)):
-            body = await service.sum_up(connection, world.workspace_id, UsageGroup.DAY, start, end, max_rows)
+            body = await service.sum_up_usage(connection, world.workspace_id, UsageGroup.DAY, start, end, max_rows)
             assert (body.since, len(body.items), body.items[0].runs) == (since, days, 3)
 
 

@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from quarterdeck.core.settings import WebhookSettings
-from quarterdeck.outbound.network_backend import UnreachableError
+from quarterdeck.outbound.http_client import OutboundError, UnreachableError
 from quarterdeck.outbound.rules import IpAddress
-from quarterdeck.webhooks.sender import Sender, SendError
+from quarterdeck.webhooks.sender import Sender
 from tests.receivers import Behaviour, Receiver, answering, babbling, hanging, receiving, resetting, trickling
 
 _WORKSPACE_ID = uuid4()
@@ -130,7 +130,7 @@ async def test_no_proxy_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_an_attempt_has_one_deadline(behaviour: Behaviour, reason: str) -> None:
     settings = WebhookSettings(allow_private_addresses=True, allow_http=True, timeout_seconds=0.5)
     async with receiving(behaviour) as receiver:
-        with sending(settings, Names(["127.0.0.1"])) as sender, pytest.raises(SendError, match=reason):
+        with sending(settings, Names(["127.0.0.1"])) as sender, pytest.raises(OutboundError, match=reason):
             await asyncio.wait_for(sender.post(_WORKSPACE_ID, named(receiver), {}, b"body"), 30)
 
 
@@ -139,7 +139,7 @@ async def test_an_attempt_has_one_deadline(behaviour: Behaviour, reason: str) ->
 )
 async def test_malformed_responses_fail(behaviour: Behaviour, reason: str) -> None:
     async with receiving(behaviour) as receiver:
-        with sending(LAX, Names(["127.0.0.1"])) as sender, pytest.raises(SendError, match=reason):
+        with sending(LAX, Names(["127.0.0.1"])) as sender, pytest.raises(OutboundError, match=reason):
             await sender.post(_WORKSPACE_ID, named(receiver), {}, b"body")
 
 
@@ -198,7 +198,7 @@ async def test_every_host_that_cannot_be_reached_gives_the_same_message() -> Non
 async def test_the_rules_of_addresses_hold_when_it_is_sent_too(url: str) -> None:
     """Settings may have become stricter since a webhook was stored. Resolved by the system here."""
     async with receiving() as receiver:
-        with sending(STRICT) as sender, pytest.raises((SendError, UnreachableError)):
+        with sending(STRICT) as sender, pytest.raises(OutboundError):
             await sender.post(_WORKSPACE_ID, url.format(receiver.port), {}, b"body")
     assert receiver.received == []
 
@@ -245,9 +245,9 @@ async def test_the_certificate_is_checked_against_the_name_and_not_the_address(t
     async with receiving(tls=server) as receiver:
         with sending(LAX, Names(["127.0.0.1"]), client) as sender:
             assert (await sender.post(_WORKSPACE_ID, named(receiver, scheme="https"), {}, b"body")).status == 204
-            with pytest.raises(SendError, match="certificate"):
+            with pytest.raises(OutboundError, match="certificate"):
                 await sender.post(_WORKSPACE_ID, named(receiver, "other.test", "https"), {}, b"body")
-            with pytest.raises(SendError, match="certificate"):
+            with pytest.raises(OutboundError, match="certificate"):
                 await sender.post(_WORKSPACE_ID, f"https://127.0.0.1:{receiver.port}/", {}, b"body")
     assert asked[:2] == ["receiver.test", "other.test"]
     assert len(receiver.received) == 1
@@ -256,6 +256,6 @@ async def test_the_certificate_is_checked_against_the_name_and_not_the_address(t
 async def test_untrusted_certificate_is_refused(tmp_path: Path) -> None:
     server, _ = certificate(tmp_path, "receiver.test")
     async with receiving(tls=server) as receiver:
-        with sending(LAX, Names(["127.0.0.1"])) as sender, pytest.raises(SendError, match="certificate"):
+        with sending(LAX, Names(["127.0.0.1"])) as sender, pytest.raises(OutboundError, match="certificate"):
             await sender.post(_WORKSPACE_ID, named(receiver, scheme="https"), {}, b"body")
     assert receiver.received == []

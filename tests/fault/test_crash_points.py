@@ -21,7 +21,8 @@ from quarterdeck.db.database import Database
 from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.runs import calls, lifecycle
 from quarterdeck.runs.action_model import ActionKind, NewAction
-from quarterdeck.runs.lifecycle import Lease, Superseded
+from quarterdeck.runs.lifecycle import Lease
+from quarterdeck.runs.model import Superseded
 from tests.contract.provider_server import OPENAI, Reply, Wire, streams
 from tests.fault.postgres import own_postgres
 from tests.fault.stand_in import (
@@ -37,7 +38,7 @@ from tests.fault.stand_in import (
     walk_to,
 )
 from tests.workers import (
-    USED,
+    STEP,
     Worker,
     at_rest,
     begin_demo_run,
@@ -280,7 +281,7 @@ Write = Callable[[Database, Lease], Awaitable[object]]
 STALE_WRITES: dict[str, Write] = {
     "take": lambda database, lease: lifecycle.take(database, lease, 1, 1000),
     "record": lambda database, lease: lifecycle.record(
-        database, lease, [NewEvent(EventType.MESSAGE, {"role": "assistant", "text": "No."})], USED
+        database, lease, [NewEvent(EventType.MESSAGE, {"role": "assistant", "text": "No."})], "demo", STEP
     ),
     "start a call": lambda database, lease: calls.record_start(database, lease, STARTED),
     "effect": lambda database, lease: calls.append(database, lease, NOTE),
@@ -288,7 +289,7 @@ STALE_WRITES: dict[str, Write] = {
     "wait": lambda database, lease: lifecycle.wait(database, lease, [APPROVAL], ActionSettings()),
     "fail": lambda database, lease: lifecycle.fail(database, lease, "No."),
     "hand back": lambda database, lease: lifecycle.hand_back(database, lease, "No."),
-    "record and finish": lambda database, lease: lifecycle.record(database, lease, [], USED, finish=True),
+    "record and finish": lambda database, lease: lifecycle.record(database, lease, [], "demo", STEP, finish=True),
     "finish": lifecycle.finish,
 }
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from quarterdeck.session_files import records
+from quarterdeck.session_files import service
 from tests.fault.test_sandbox import packed
 from tests.fault.test_sandbox_crashes import waiting_at_gate
 from tests.fault.waiting import new_session, start, succeeded
@@ -81,7 +81,7 @@ async def test_deleted_sessions_files_and_skills(world: World, server: Server, h
         await gone(host, "first secret")
         # As retention does it.
         async with session_files(server.database_url, server.data_dir, emptied) as files:
-            await files.database.transaction(lambda one: records.clear(one, UUID(emptied)), repeatable=True)
+            await files.database.transaction(lambda one: service.clear(one, UUID(emptied)), repeatable=True)
         await gone(host, "second secret")
         await delete(world, f"/v1/sessions/{skilled}")
         await delete(world, f"/v1/skills/{skill_id}")

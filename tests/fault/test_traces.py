@@ -140,8 +140,8 @@ async def test_a_run_is_in_the_trace_of_its_request(traced: Traced, server: Serv
     assert asked.attributes["gen_ai.usage.input_tokens"] > 0
     assert asked.attributes["gen_ai.response.finish_reasons"] == ["tool_call"]
     assert (called.name, called.attributes["gen_ai.tool.call.id"]) == ("execute_tool current_time", "call_1")
-    assert (refused.is_error, refused.attributes["error.type"]) == (True, "RequestRefused")
-    assert (second.is_error, second.attributes["error.type"]) == (True, "RequestRefused")
+    assert (refused.is_error, refused.attributes["error.type"]) == (True, "ContentRefused")
+    assert (second.is_error, second.attributes["error.type"]) == (True, "ContentRefused")
 
     starts = [event["data"] for event in await log_of(world, session_id) if event["type"] == "run.started"]
     assert [start["trace_id"] for start in starts] == [traced.trace_id] * 2

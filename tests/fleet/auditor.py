@@ -58,6 +58,13 @@ _VERSIONS = """
 SELECT v.skill_id, v.id, v.version, b.sha256, b.generation, b.bytes
 FROM skill_versions v JOIN blobs b ON b.sha256 = v.bundle_sha256
 """
+# Also of files whose content has no row.
+_CONTENTS = """
+SELECT v.id, b.sha256, b.generation, b.bytes
+FROM skill_versions v CROSS JOIN json_array_elements(v.manifest->'files') AS f
+LEFT JOIN skill_version_contents c ON c.version_id = v.id AND c.sha256 = decode(f->>'sha256', 'hex')
+LEFT JOIN blobs b ON b.sha256 = c.sha256
+"""
 _CREATED = {
     Kind.KEY: "SELECT label, count(*) FROM api_keys GROUP BY label",
     Kind.SESSION: "SELECT title, count(*) FROM sessions GROUP BY title",
@@ -178,14 +185,20 @@ class Auditor:
         async with self._fleet.connect() as connection:
             await connection.execute(_SNAPSHOT)
             rows: Rows = await (await connection.execute(_VERSIONS)).fetchall()
+            contents: Rows = await (await connection.execute(_CONTENTS)).fetchall()
             created = {
                 kind: Counter(dict(await (await connection.execute(query.encode())).fetchall()))
                 for kind, query in _CREATED.items()
             }
             not_audited = [label for (label,) in await (await connection.execute(_NOT_AUDITED)).fetchall()]
         versions: dict[str, list[Version]] = {}
+        incomplete = {
+            version_id
+            for version_id, sha256, generation, size in contents
+            if sha256 is None or not self._has_bundle(sha256.hex(), generation, size)
+        }
         for skill_id, version_id, version, sha256, generation, size in rows:
-            has_bundle = self._has_bundle(sha256.hex(), generation, size)
+            has_bundle = version_id not in incomplete and self._has_bundle(sha256.hex(), generation, size)
             versions.setdefault(str(skill_id), []).append(Version(version_id, version, sha256.hex(), has_bundle))
         return versions, created, not_audited
 

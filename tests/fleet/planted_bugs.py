@@ -8,7 +8,7 @@ import asyncio
 import io
 import re
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import IO, Any
 from uuid import UUID
@@ -16,6 +16,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from quarterdeck.blobs.blob_store import BlobStore
+from quarterdeck.blobs.model import Blob
 from quarterdeck.changes import store as receipts
 from quarterdeck.changes.store import Claim
 from quarterdeck.db.database import Connection, Database
@@ -24,7 +25,7 @@ from quarterdeck.events.model import NewEvent
 from quarterdeck.runs import action_rules, calls, lifecycle, lifecycle_store
 from quarterdeck.runs.lifecycle import Lease
 from quarterdeck.sandbox.manifest import FileChanges
-from quarterdeck.session_files import records as session_files
+from quarterdeck.session_files import service as session_files
 from quarterdeck.skills import store as skills
 from quarterdeck.worker import tool_calls
 
@@ -68,10 +69,10 @@ def _receipt_in_a_second_transaction() -> None:
         assert unsaved is not None
         unsaved.append((claim, body))
 
-    async def transaction(self: Database, work: Callable[[Connection], Awaitable[Any]], **options: Any) -> Any:
+    async def transaction(self: Database, work: Callable[..., Awaitable[Any]], *given: Any, **options: Any) -> Any:
         unsaved: list[tuple[Claim, bytes]] = []
         unsaved_claims.set(unsaved)
-        result = await transaction_once(self, work, **options)
+        result = await transaction_once(self, work, *given, **options)
 
         async def save(connection: Connection) -> None:
             for claim, body in unsaved:
@@ -81,7 +82,7 @@ def _receipt_in_a_second_transaction() -> None:
             await transaction_once(self, save, repeatable=True)
         return result
 
-    _replace(receipts, "save", save_later)
+    _replace(receipts, "save_receipt", save_later)
     _replace(Database, "transaction", transaction)
 
 
@@ -89,8 +90,8 @@ def _check_then_act() -> None:
     async def lock(connection: Connection, claim: Claim) -> None:
         pass
 
-    _replace(receipts, "lock", lock)
-    _replace(receipts, "save", _save_if_first)
+    _replace(receipts, "lock_receipt", lock)
+    _replace(receipts, "save_receipt", _save_if_first)
 
 
 async def _save_if_first(connection: Connection, claim: Claim, body: bytes) -> None:
@@ -156,21 +157,24 @@ def _unfenced_worker() -> None:
 
 
 def _blob_after_row() -> None:
-    put = BlobStore.put
+    put_all = BlobStore.put_all
     tasks: set[asyncio.Task[None]] = set()
 
-    async def put_late(self: BlobStore, sha256: str, generation: UUID, archive: IO[bytes]) -> None:
-        archive.seek(0)
-        task = asyncio.create_task(held_put(self, sha256, generation, io.BytesIO(archive.read())))
+    async def put_late(self: BlobStore, contents: Mapping[Blob, IO[bytes]]) -> None:
+        copies: dict[Blob, IO[bytes]] = {}
+        for blob, content in contents.items():
+            content.seek(0)
+            copies[blob] = io.BytesIO(content.read())
+        task = asyncio.create_task(held_put(self, copies))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    async def held_put(self: BlobStore, sha256: str, generation: UUID, archive: IO[bytes]) -> None:
+    async def held_put(self: BlobStore, contents: Mapping[Blob, IO[bytes]]) -> None:
         # Longer than the pause between two checks of the auditor.
         await asyncio.sleep(2.0)
-        await put(self, sha256, generation, archive)
+        await put_all(self, contents)
 
-    _replace(BlobStore, "put", put_late)
+    _replace(BlobStore, "put_all", put_late)
 
 
 def _repeat_blindly() -> None:

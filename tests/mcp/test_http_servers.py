@@ -13,11 +13,12 @@ import pytest
 
 from quarterdeck.connections.credentials.authorizations import StaticAuthorization
 from quarterdeck.connections.mcp.model import McpFailure
-from quarterdeck.outbound.rules import IpAddress
+from quarterdeck.outbound.http_client import OutboundClient
+from quarterdeck.outbound.rules import AddressPolicy, IpAddress
 from tests.contract.test_webhook_sender import certificate
 from tests.mcp import hostile_server as hostile
 from tests.mcp.hostile_server import Exchange
-from tests.mcp.targets import PATIENT, call, connections, http_target, npm_packages, npm_server
+from tests.mcp.targets import LOCAL, PATIENT, call, connections, http_target, npm_packages, npm_server
 
 _SECRET = "secret-of-the-caller"
 # The secret, once it is cleaned.
@@ -173,7 +174,7 @@ async def test_tool_lists_are_bounded_and_cleaned() -> None:
         "/large tools/list": large,
         "/strange tools/list": strange,
     }
-    authorization = StaticAuthorization("Authorization", f"Bearer {_SECRET}", _SECRET)
+    authorization = StaticAuthorization({"Authorization": f"Bearer {_SECRET}"}, _SECRET)
     async with hostile.hostile_server(behaviours) as server, connections(PATIENT) as found:
         owner = uuid4()
         assert len(await found.list_tools(http_target(server.url("/many")), owner)) == PATIENT.tools
@@ -196,7 +197,7 @@ async def test_credentials_stay_with_their_origin() -> None:
         error = {"jsonrpc": "2.0", "id": exchange.id, "error": {"code": 1, "message": message}}
         await exchange.respond(200, msgspec.json.encode(error))
 
-    authorization = StaticAuthorization("Authorization", f"Bearer {_SECRET}", _SECRET)
+    authorization = StaticAuthorization({"Authorization": f"Bearer {_SECRET}"}, _SECRET)
     async with hostile.hostile_server({}) as witness:
         behaviours = {
             "/inner": hostile.redirecting("http://169.254.169.254/latest/meta-data"),
@@ -355,10 +356,11 @@ async def test_a_name_that_changes_its_address(tmp_path: Path) -> None:
         return [ip_address(text) for text in answer]
 
     server_tls, client_tls = certificate(tmp_path, "rebound.test")
+    outbound = OutboundClient(AddressPolicy(exceptions=LOCAL), 120, resolve=resolve, tls=client_tls)
     async with (
         hostile.hostile_server({}, server_tls) as server,
         hostile.hostile_server({}, server_tls, "127.0.0.2", server.port) as inner,
-        connections(PATIENT, resolve=resolve, tls=client_tls) as found,
+        connections(PATIENT, outbound=outbound) as found,
     ):
         # Each request has a connection of its own.
         server.headers.append("Connection: close")

@@ -175,13 +175,13 @@ async def bubblewrap(settings: SandboxSettings, data_dir: Path | None = None) ->
     return sandbox
 
 
-async def run(sandbox: Sandbox, script: str, folder: Path, seconds: float = 60.0, **read_only: Path) -> Ran:
+async def run(sandbox: Sandbox, script: str, folder: Path, seconds: float = 60.0, **skills: Path) -> Ran:
     with tempfile.TemporaryFile() as output:
         command = Command(
             arguments=["/bin/bash", "-c", script],
             folder=folder,
             user_id=None if sandbox.users is None else sandbox.users.first,
-            read_only={f"skills/{name}": path for name, path in read_only.items()},
+            skills=skills,
             output=output,
             seconds=seconds,
         )

@@ -4,16 +4,19 @@ import asyncio
 import os
 import shlex
 import signal
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from quarterdeck.core.settings import SandboxSettings
-from quarterdeck.sandbox.bubblewrap import Bubblewrap
-from quarterdeck.sandbox.cgroups import find_parents
+from quarterdeck.sandbox.bubblewrap import Bubblewrap, BwrapProcess
+from quarterdeck.sandbox.limits import find_parents
 from tests.sandbox.accounts import ACCOUNTS, Account, Ran, account, bubblewrap, left_cgroups, run
 
 _MIB = 1024 * 1024
@@ -120,6 +123,80 @@ def test_killed_worker_takes_its_commands_along(name: str) -> None:
         # The next start removes what it could not remove itself.
         find_parents(SandboxSettings())
         assert left_cgroups() == []
+
+
+@pytest.mark.parametrize("name", ACCOUNTS)
+def test_killed_worker_takes_a_sandbox_along_that_is_being_set_up(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The outer process of bwrap waits for a reader of its status, and the inner one for the outer one."""
+    with account(name) as worker:
+        folder = worker.new_folder("own")
+
+        async def work() -> None:
+            sandbox = await bubblewrap(worker.settings())
+            monkeypatch.setattr(subprocess, "Popen", _start_with_full_status)
+            monkeypatch.setattr(BwrapProcess, "started", lambda _: asyncio.Event().wait())
+            await run(sandbox, "true", folder)
+
+        child = worker.fork(work)
+        _wait_for(lambda: sum(" bwrap " in process for process in worker.processes()) == 2)
+        # The outer one has begun to follow the worker.
+        time.sleep(0.2)
+        child.kill(signal.SIGKILL)
+        _wait_for(lambda: all("zombie" in process for process in worker.processes()))
+
+
+def _start_with_full_status(
+    arguments: Sequence[str], *, start: Any = subprocess.Popen, **options: Any
+) -> subprocess.Popen[bytes]:
+    if "--json-status-fd" in arguments:
+        status = int(arguments[arguments.index("--json-status-fd") + 1])
+        os.set_blocking(status, False)
+        with suppress(BlockingIOError):
+            while True:
+                os.write(status, bytes(4096))
+        os.set_blocking(status, True)
+    started: subprocess.Popen[bytes] = start(arguments, **options)
+    return started
+
+
+@pytest.mark.parametrize("name", ACCOUNTS)
+def test_a_command_that_was_not_released_does_not_begin(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """bwrap goes on at the end of the pipe, as after the death of the worker."""
+    with account(name) as worker:
+        folder = worker.new_folder("own")
+
+        async def work() -> None:
+            sandbox = await bubblewrap(worker.settings())
+
+            def end(process: BwrapProcess) -> None:
+                os.close(process._blocker)
+                process._blocker = os.dup(0)
+
+            monkeypatch.setattr(BwrapProcess, "release", end)
+            assert (await run(sandbox, "touch begun", folder)).outcome.exit_code != 0
+
+        worker.run(work)
+        assert list(folder.iterdir()) == [folder / "skills"]
+        assert worker.processes() == []
+
+
+@pytest.mark.parametrize("name", ACCOUNTS)
+def test_commands_cancelled_while_they_are_set_up_leave_nothing(name: str) -> None:
+    with account(name) as worker:
+        folder = worker.new_folder("own")
+
+        async def work() -> None:
+            sandbox = await bubblewrap(worker.settings())
+            for milliseconds in range(40):
+                task = asyncio.create_task(run(sandbox, "sleep 1000", folder))
+                await asyncio.sleep(milliseconds / 1000)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            assert not [line for line in worker.processes() if "sleep" in line or "bwrap" in line]
+
+        worker.run(work)
+        assert worker.processes() == []
 
 
 # Ways to take space without writing: fallocate with and without FALLOC_FL_KEEP_SIZE, FALLOC_FL_ZERO_RANGE, and

@@ -13,8 +13,8 @@ import pytest
 
 from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.adapter import CommandOutcome, ErrorTail, Service
-from quarterdeck.sandbox.cgroups import version_2_parents
 from quarterdeck.sandbox.choice import find_sandbox, why_no_sandbox
+from quarterdeck.sandbox.limits import version_2_parents
 from quarterdeck.sandbox.model import SandboxUnavailable
 from tests.pages import blocks_of, texts_of
 from tests.sandbox.accounts import Child, account, run

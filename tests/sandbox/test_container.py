@@ -32,7 +32,7 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
             arguments=["bash", "-c", "make"],
             folder=Path("/srv/one"),
             user_id=64_000,
-            read_only={"skills/pdf": Path("/srv/pdf")},
+            skills={"pdf": Path("/srv/pdf")},
             output=output,
             seconds=1.5,
         )

@@ -6,9 +6,8 @@ from datetime import UTC, datetime, timedelta
 from quarterdeck.agents import store as agents
 from quarterdeck.agents.configuration import AgentConfiguration, AgentReference, Limit, Limits
 from quarterdeck.api_keys import store as api_keys
-from quarterdeck.changes import store as receipts
-from quarterdeck.changes.audit import store as audit
-from quarterdeck.changes.audit.model import AuditQuery, ObjectType
+from quarterdeck.changes import store as changes
+from quarterdeck.changes.model import AuditQuery, ObjectType
 from quarterdeck.connections.credentials import store as credentials
 from quarterdeck.connections.mcp.model import McpTool
 from quarterdeck.connections.servers import store as mcp_servers
@@ -17,13 +16,11 @@ from quarterdeck.core.actors import ActorBody, Credential, CredentialKind
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID, new_id
 from quarterdeck.core.retention import RetentionDays
 from quarterdeck.core.settings import SubmitSettings
+from quarterdeck.core.versioned import VersionedState
 from quarterdeck.files import store as files
-from quarterdeck.insights.activity import service as activity_rules
-from quarterdeck.insights.activity import store as activity
-from quarterdeck.insights.activity.model import Window
-from quarterdeck.insights.agent_stats import store as agent_stats
-from quarterdeck.insights.usage import store as usage
-from quarterdeck.insights.usage.model import UsageGroup
+from quarterdeck.insights import service as insights_service
+from quarterdeck.insights import store as insights
+from quarterdeck.insights.model import UsageGroup, Window
 from quarterdeck.models.model import NO_OPTIONS
 from quarterdeck.runs import action_store as actions
 from quarterdeck.runs import lifecycle_store as lifecycle
@@ -42,7 +39,6 @@ from quarterdeck.webhooks.model import (
     WebhookEvent,
 )
 from quarterdeck.workspaces import store as workspaces
-from quarterdeck.workspaces.model import WorkspaceLimits
 from tests.store.two_workspaces import ALPHA, BRAVO, BUNDLE, RecordingConnection, StoreCall, Workspace, refused, returns
 
 ORDERS = (True, False)
@@ -90,6 +86,7 @@ def webhook_of(webhook: Workspace) -> WebhookBody:
     )
 
 
+TAKEN = VersionedState(revision=1, name="taken", latest_version=1, default_version=None, archived=True)
 TAKEN_TOOL = McpTool(name="taken", description="taken", parameters={})
 
 
@@ -131,13 +128,13 @@ async def verdicts(c: RecordingConnection, *batch: Submission) -> list[Verdict]:
 def with_foreign_ids() -> Iterator[StoreCall]:
     """As a caller of one workspace would who has got hold of the other's ids. The scope is the workspace, or the
     session, skill or webhook in it that was seen."""
-    window = activity_rules.activity_window(datetime.now(UTC) + timedelta(seconds=1), 60)
+    window = insights_service.activity_window(datetime.now(UTC) + timedelta(seconds=1), 60)
     yield lambda c, a, b: returns(_states(c, a, window), {"running": 1, "queued": 1, "succeeded": 1})
-    yield lambda c, a, b: returns(activity.run_limit_time(c, a.workspace, window, 3), None)
+    yield lambda c, a, b: returns(insights.run_limit_time(c, a.workspace, window, 3), None)
     later = datetime.now(UTC) + timedelta(minutes=1)
-    yield lambda c, a, b: returns(activity.unfinished_before(c, a.workspace, later, 9), {"running": 1, "queued": 1})
+    yield lambda c, a, b: returns(insights.unfinished_before(c, a.workspace, later, 9), {"running": 1, "queued": 1})
     yield lambda c, a, b: returns(_inputs(c, a, window), 1)
-    yield lambda c, a, b: returns(activity.input_limit_time(c, a.workspace, window, 1), None)
+    yield lambda c, a, b: returns(insights.input_limit_time(c, a.workspace, window, 1), None)
 
     yield lambda c, a, b: returns(api_keys.get(c, a.workspace, b.key), None)
     yield lambda c, a, b: api_keys.active_of_user(c, a.workspace, b.user)
@@ -149,7 +146,7 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: api_keys.of_user(c, a.workspace, b.user)
 
     claim = (ALPHA.key, "create_session", BRAVO.name, b"")
-    yield lambda c, a, b: returns(receipts.find(c, receipts.Claim(*claim)), None)
+    yield lambda c, a, b: returns(changes.find_receipt(c, changes.Claim(*claim)), None)
 
     yield lambda c, a, b: lifecycle.unpark_next(c, a.workspace)
     for kind in CredentialKind:
@@ -174,19 +171,19 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: returns(agents.state(c, a.workspace, b.agent), None)
     yield lambda c, a, b: returns(agents.lock(c, a.workspace, b.agent), None)
     yield lambda c, a, b: returns(agents.is_name_taken(c, a.workspace, b.name), False)
-    yield lambda c, a, b: agents.change(c, a.workspace, b.agent, "taken", None, archived=True)
+    yield lambda c, a, b: agents.change(c, a.workspace, b.agent, TAKEN)
     yield lambda c, a, b: returns(agents.version(c, a.workspace, b.agent, 1), None)
     yield lambda c, a, b: returns(agents.used(c, a.workspace, [of_b], summaries=False), {})
     yield lambda c, a, b: returns(agents.used(c, a.workspace, [of_b], summaries=True), {})
     yield lambda c, a, b: returns(
         agents.add_version(c, new_id(), a.workspace, b.agent, AgentConfiguration(), a.user), None
     )
-    yield lambda c, a, b: returns(agent_stats.run_at(c, a.workspace, b.agent, LOWEST_ID, HIGHEST_ID, 0), None)
-    yield lambda c, a, b: returns(agent_stats.versions(c, a.workspace, b.agent, LOWEST_ID, HIGHEST_ID, 9, 9), [])
+    yield lambda c, a, b: returns(insights.run_at(c, a.workspace, b.agent, LOWEST_ID, HIGHEST_ID, 0), None)
+    yield lambda c, a, b: returns(insights.version_stats(c, a.workspace, b.agent, LOWEST_ID, HIGHEST_ID, 9, 9), [])
     yield lambda c, a, b: sessions.forget_raised_limits(c, session_of(a, b), ["max_cost_usd", "max_tokens"])
     yield lambda c, a, b: sessions.follow_agent(c, a.workspace, b.session, AgentConfiguration(sandbox=None))
     yield lambda c, a, b: returns(skills.get(c, a.workspace, b.skill), None)
-    yield lambda c, a, b: skills.change(c, a.workspace, b.skill, "taken", None, archived=True)
+    yield lambda c, a, b: skills.change(c, a.workspace, b.skill, TAKEN)
     yield lambda c, a, b: returns(skills.version(c, a.workspace, b.skill, 1), None)
     yield lambda c, a, b: returns(skills.used_versions(c, a.workspace, [(b.skill, 1)]), [])
     yield lambda c, a, b: returns(skills.usable(c, a.workspace, b.skill), None)
@@ -235,14 +232,13 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: workspaces.lock_workspace(c, a.workspace)
     kept = RetentionDays(run_days=1)
     yield lambda c, a, b: workspaces.change(c, a.workspace, "taken", 1, a.user, Limit(), kept)
-    yield lambda c, a, b: workspaces.set_limits_and_retention(c, a.workspace, WorkspaceLimits(Limit(1.0, 1)), kept)
     today = datetime.now(UTC).date()
     for group in UsageGroup:
-        yield lambda c, a, b, group=group: usage.items(  # type: ignore[misc]
+        yield lambda c, a, b, group=group: insights.usage_items(  # type: ignore[misc]
             c, a.workspace, group, today - timedelta(days=9), today + timedelta(days=1), 9, 9
         )
-    yield lambda c, a, b: usage.day_at(c, a.workspace, today - timedelta(days=9), today + timedelta(days=1), 0)
-    yield lambda c, a, b: usage.delete_old(c, a.workspace, 0, 9)
+    yield lambda c, a, b: insights.day_at(c, a.workspace, today - timedelta(days=9), today + timedelta(days=1), 0)
+    yield lambda c, a, b: insights.delete_old_usage(c, a.workspace, 0, 9)
     yield lambda c, a, b: workspaces.get(c, a.workspace, RetentionDays())
     yield lambda c, a, b: expiry.with_old_inputs(c, a.workspace, (datetime(1970, 1, 1, tzinfo=UTC), 0), 0, 9)
     yield lambda c, a, b: expiry.with_old_runs(c, a.workspace, LOWEST_ID, 0, 9)
@@ -265,7 +261,7 @@ def _pages(*, newest_first: bool) -> Iterator[StoreCall]:
         AuditQuery(user_id=BRAVO.user),
     )
     for wanted in filters:
-        yield lambda c, a, b, w=wanted: audit.page(c, a.workspace, beginning, 9, filters=w, **order)  # type: ignore[misc]
+        yield lambda c, a, b, w=wanted: changes.page_of_audit_events(c, a.workspace, beginning, 9, filters=w, **order)  # type: ignore[misc]
     for of in (ActionQuery(), ActionQuery(session_id=BRAVO.session)):
         yield lambda c, a, b, w=of: actions.page(c, a.workspace, beginning, 9, filters=w, **order)  # type: ignore[misc]
     for start in (beginning, None):
@@ -315,11 +311,11 @@ def _pages(*, newest_first: bool) -> Iterator[StoreCall]:
 
 
 async def _states(c: RecordingConnection, a: Workspace, window: Window) -> dict[str, int]:
-    return dict((await activity.runs(c, a.workspace, window, 9)).by_state)
+    return dict((await insights.count_runs(c, a.workspace, window, 9)).by_state)
 
 
 async def _inputs(c: RecordingConnection, a: Workspace, window: Window) -> int:
-    return (await activity.inputs(c, a.workspace, window, 9)).total()
+    return (await insights.count_inputs(c, a.workspace, window, 9)).total()
 
 
 async def _refusal(c: RecordingConnection, a: Workspace, b: Workspace) -> Verdict | None:

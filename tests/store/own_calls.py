@@ -1,30 +1,31 @@
 """Calls of store functions that name no workspace: about objects of one workspace, and about all workspaces. They must
 not change or return rows of the other workspace."""
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import msgspec
 
 from quarterdeck.agents import store as agents
 from quarterdeck.agents.configuration import AgentConfiguration, SessionSkill
 from quarterdeck.api_keys import store as api_keys
-from quarterdeck.api_keys.model import NewApiKey
+from quarterdeck.api_keys.model import CreateApiKeyBody
 from quarterdeck.auth import last_used
 from quarterdeck.auth import store as access
 from quarterdeck.blobs import store as blobs
-from quarterdeck.blobs.model import Blob, StoredBlob, sha256_range
-from quarterdeck.changes import store as receipts
-from quarterdeck.changes.audit import store as audit
-from quarterdeck.changes.audit.model import Change, ObjectType
+from quarterdeck.blobs.model import Blob, StoredBlob
+from quarterdeck.changes import store as changes
+from quarterdeck.changes.model import Change, ObjectType
 from quarterdeck.connections.credentials import store as credentials
 from quarterdeck.connections.credentials.model import CredentialType, Parameters, StoredCredential
 from quarterdeck.connections.mcp.model import PinnedTools
 from quarterdeck.connections.servers import store as mcp_servers
-from quarterdeck.connections.servers.model import NewMcpServer
+from quarterdeck.connections.servers.model import CreateMcpServerBody
 from quarterdeck.core.actors import Caller, Credential, CredentialKind, Origin, Permission, Principal
 from quarterdeck.core.ids import LOWEST_ID, new_id
 from quarterdeck.core.retention import RetentionDays
+from quarterdeck.core.secrets import Secret
 from quarterdeck.core.settings import RunSettings
 from quarterdeck.db.migrate import is_current
 from quarterdeck.db.walks import BatchResult
@@ -33,19 +34,18 @@ from quarterdeck.events import store as events
 from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.files import store as files
 from quarterdeck.files.model import Upload
+from quarterdeck.models.model import AssistantTurn, Step
 from quarterdeck.runs import action_store as actions
 from quarterdeck.runs import lifecycle_store as lifecycle
 from quarterdeck.runs import store as creation
-from quarterdeck.runs.action_model import ActionKind, NewAction
-from quarterdeck.runs.model import Delivery, Input, RunState, StepUsage
+from quarterdeck.runs.action_model import ActionData, ActionKind, NewAction
+from quarterdeck.runs.model import Delivery, Input, InputEvent, RunState
 from quarterdeck.runs.store import StoredInputEvent
 from quarterdeck.server.metrics_store import Counts, read_counts, read_figures
 from quarterdeck.session_files import store as session_files
 from quarterdeck.sessions import expiry_store as expiry
 from quarterdeck.sessions import store as sessions
-from quarterdeck.sessions.model import NewSession
-from quarterdeck.sessions.token_model import NewSessionToken
-from quarterdeck.skills import blocks_store as blocks
+from quarterdeck.sessions.model import CreateSessionTokenBody, NewSession
 from quarterdeck.skills import store as skills
 from quarterdeck.webhooks import store as webhooks
 from quarterdeck.webhooks.model import (
@@ -103,25 +103,22 @@ def _own_credentials() -> Iterator[StoreCall]:
 
 def _own_rows() -> Iterator[StoreCall]:
     change = Change("create_session", ObjectType.SESSION, ALPHA.session, {})
-    claim = receipts.Claim(ALPHA.key, "create_session", "new", b"")
+    claim = changes.Claim(ALPHA.key, "create_session", "new", b"")
     configuration = AgentConfiguration(skills=[SessionSkill(ALPHA.skill, 1)], sandbox=None)
     session = NewSession(title="x", configuration=configuration)
     event = NewEvent(EventType.MESSAGE, {"text": "x"})
     until = datetime.now(UTC) + timedelta(days=1)
-    yield lambda c, a, b: api_keys.add(
-        c, NewApiKey(new_id(), a.workspace, a.key, "x", "x", b"x" * 32, [Permission.KEY_MANAGE], a.user, None)
-    )
-    yield lambda c, a, b: audit.add(c, new_id(), a.workspace, change, None, Origin())
+    secret, key = Secret("x", b"x" * 32, "x"), CreateApiKeyBody("x", [Permission.KEY_MANAGE])
+    yield lambda c, a, b: api_keys.add(c, a.workspace, a.user, secret, key, a.key)
+    yield lambda c, a, b: changes.add_audit_event(c, new_id(), a.workspace, change, None, Origin())
     yield lambda c, a, b: log.lock_session(c, a.session)
-    yield lambda c, a, b: log.append(c, a.session, a.run, [event])
+    yield lambda c, a, b: log.append(c, a.session, a.run, event)
     yield lambda c, a, b: events.page(c, a.session, 0, 9, 1 << 20)
     yield lambda c, a, b: events.id_before_last(c, a.session, 1)
     yield lambda c, a, b: events.heads(c, [a.session])
-    yield lambda c, a, b: receipts.lock(c, claim)
-    yield lambda c, a, b: receipts.save(c, claim, b"{}")
-    yield lambda c, a, b: sessions.add_token(
-        c, NewSessionToken(new_id(), a.session, a.key, b"x" * 32, "x", "label", True, until)
-    )
+    yield lambda c, a, b: changes.lock_receipt(c, claim)
+    yield lambda c, a, b: changes.save_receipt(c, claim, b"{}")
+    yield lambda c, a, b: sessions.add_token(c, a.session, a.key, secret, CreateSessionTokenBody(), until)
     yield lambda c, a, b: sessions.add(c, new_id(), a.workspace, session, a.user)
     yield lambda c, a, b: access.workspace_of(c, a.session)
     yield lambda c, a, b: sessions.prevent_deletion(c, a.session)
@@ -157,37 +154,37 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: lifecycle.unfinished_of(c, a.session)
     yield lambda c, a, b: lifecycle.start_pending(c, a.session)
     actor = Caller("api_key", ALPHA.key, "x", ALPHA.user, None)
+    event = InputEvent("x", "input", Delivery.QUEUE)
     pending = creation.NewRun(new_id(), ALPHA.archived_session, ALPHA.workspace, RunState.PENDING, ALPHA.key)
-    yield lambda c, a, b: creation.add(c, pending, new_id(), "x", Delivery.QUEUE, actor)
+    yield lambda c, a, b: creation.add(c, pending, new_id(), event, actor)
     attachment = {"sha256": ALPHA.blob.hex(), "path": "attachments/x", "bytes": 1}
     attached = creation.NewRun(new_id(), ALPHA.archived_session, ALPHA.workspace, RunState.PENDING, ALPHA.key)
-    yield lambda c, a, b: creation.add(c, attached, new_id(), "x", Delivery.QUEUE, actor, [attachment])
+    yield lambda c, a, b: creation.add(c, attached, new_id(), event, actor, [attachment])
     yield lambda c, a, b: creation.find_attachments(c, a.session, a.workspace, attaching(a.file))
     yield lambda c, a, b: creation.pending(c, a.session)
     yield lambda c, a, b: creation.repeat_inputs(c, a.ended_run, new_id(), [new_id()], 9, actor, a.key)
-    new = lifecycle.NewSetup(SETUP, 1)
-    yield lambda c, a, b: lifecycle.begin(c, a.run, RunSettings(), {}, new, counted=True)
-    yield lambda c, a, b: lifecycle.begin(c, a.run, RunSettings(active_per_workspace=1), {}, None, counted=True)
+    yield lambda c, a, b: lifecycle.begin(c, a.run, RunSettings(), {}, SETUP, 1, True)
+    yield lambda c, a, b: lifecycle.begin(c, a.run, RunSettings(active_per_workspace=1), {}, None, 1, True)
     yield lambda c, a, b: lifecycle.waiting(c, a.run, 9)
-    yield lambda c, a, b: lifecycle.mark_taken(c, a.run, 1, [Input(1, str(a.input), "x")], more=True)
+    yield lambda c, a, b: lifecycle.mark_taken(c, _key(a), [Input(1, str(a.input), "x")], more=True)
     yield lambda c, a, b: lifecycle.log_consumed(c, a.session, a.run, 1, [Input(1, str(a.input), "x")])
     yield lambda c, a, b: lifecycle.discard_waiting(c, a.session, a.run, (1_000_000, 0), "x")
     yield lambda c, a, b: lifecycle.reached_limit(c, a.run)
-    yield lambda c, a, b: lifecycle.count_progress(c, a.run, 1)
-    used = StepUsage(model="x", input_tokens=1, cached_tokens=1, output_tokens=1, cost_usd=None)
-    yield lambda c, a, b: lifecycle.record_step(c, _key(a), used, [NewEvent(EventType.NOTE, {})], finish=True)
-    yield lambda c, a, b: lifecycle.wait(c, a.run, 1)
-    yield lambda c, a, b: lifecycle.hold(c, a.run, 1)
+    yield lambda c, a, b: lifecycle.count_progress(c, _key(a))
+    step = Step(AssistantTurn("", []), input_tokens=1, output_tokens=1)
+    yield lambda c, a, b: lifecycle.record_step(c, _key(a), "x", step, [NewEvent(EventType.NOTE, {})], True)
+    yield lambda c, a, b: lifecycle.wait(c, _key(a))
+    yield lambda c, a, b: lifecycle.hold(c, _key(a))
     yield lambda c, a, b: lifecycle.started_calls(c, a.session, a.run)
     yield lambda c, a, b: lifecycle.has_result(c, a.session, a.run, "x")
     yield lambda c, a, b: lifecycle.mcp_tools(c, a.run)
-    yield lambda c, a, b: lifecycle.set_mcp_tools(c, a.run, 1, PinnedTools())
+    yield lambda c, a, b: lifecycle.set_mcp_tools(c, _key(a), PinnedTools())
     yield lambda c, a, b: lifecycle.finish(c, _key(a))
-    yield lambda c, a, b: lifecycle.fail(c, a.run, 1, "running", "x")
+    yield lambda c, a, b: lifecycle.fail(c, _key(a), "running", "x")
     yield lambda c, a, b: lifecycle.leave_out_refused(c, a.session, a.ended_run)
     yield lambda c, a, b: creation.show_retried(c, a.session, a.ended_run)
     yield lambda c, a, b: lifecycle.cancel(c, a.run)
-    yield lambda c, a, b: lifecycle.give_back(c, a.run, 1)
+    yield lambda c, a, b: lifecycle.give_back(c, _key(a))
     yield lambda c, a, b: lifecycle.continue_in(c, a.ended_run, new_id())
     yield lambda c, a, b: lifecycle.conversation(c, a.session, 9)
     yield lambda c, a, b: lifecycle.enqueue(c, a.waiting_session, a.parked_run)
@@ -209,8 +206,6 @@ def _own_actions() -> Iterator[StoreCall]:
     yield lambda c, a, b: actions.raise_limit(c, a.action, None, 1_000)
     yield lambda c, a, b: actions.continue_run(c, a.run)
     yield lambda c, a, b: actions.cancel(c, a.run)
-    yield lambda c, a, b: actions.expire(c, [a.session])
-    yield lambda c, a, b: actions.release(c, [a.session])
     yield lambda c, a, b: actions.of_call(c, a.run, 1, "c")
     yield lambda c, a, b: actions.remembered_tools(c, a.session)
     yield lambda c, a, b: actions.purge(c, a.session, 9)
@@ -247,17 +242,9 @@ def _own_files() -> Iterator[StoreCall]:
 
 
 def _own_mcp_servers() -> Iterator[StoreCall]:
-    server = NewMcpServer(
-        id=new_id(),
-        workspace_id=ALPHA.workspace,
-        name="x",
-        url=None,
-        command="x",
-        credential_id=None,
-        created_by=ALPHA.user,
-    )
+    body = CreateMcpServerBody("x", command="x")
     yield lambda c, a, b: mcp_servers.lock_workspace(c, a.workspace)
-    yield lambda c, a, b: mcp_servers.add(c, server)
+    yield lambda c, a, b: mcp_servers.add(c, a.workspace, new_id(), body, a.user)
 
 
 def _own_deliveries() -> Iterator[StoreCall]:
@@ -299,25 +286,21 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     """Nothing of the other is due: what is young, in use, under way or not yet wanted stays."""
     long_ago = datetime(1970, 1, 1, tzinfo=UTC)
     nothing = BatchResult(deleted=0, read=0, next_start=None)
-    yield lambda c, a, b: returns(audit.delete_old(c, LOWEST_ID, 9), nothing)
-    yield lambda c, a, b: returns(receipts.delete_old(c, long_ago, 7, 7, 9), nothing)
+    yield lambda c, a, b: returns(changes.delete_old_audit_events(c, LOWEST_ID, 9), nothing)
+    yield lambda c, a, b: returns(changes.delete_old_receipts(c, long_ago, 7, 7, 9), nothing)
     yield lambda c, a, b: returns(files.delete_old(c, LOWEST_ID, None, 1, 9), nothing)
     yield lambda c, a, b: returns(expiry.with_files(c, LOWEST_ID, 1, 9), [])
     yield lambda c, a, b: returns(expiry.idle(c, [a.session, b.session], 1), [])
     yield lambda c, a, b: sessions.lock_deleted(c)
     yield lambda c, a, b: returns(webhooks.delete_old(c, LOWEST_ID, 30, 1, 9), nothing)
-    yield lambda c, a, b: creation.prune_workers(c, 60)
-    yield lambda c, a, b: creation.replace_lost_jobs(c)
-    yield lambda c, a, b: creation.delete_spent_jobs(c)
-    yield lambda c, a, b: creation.add_missing_jobs(c)
-    yield lambda c, a, b: returns(actions.lock_due_sessions(c, 9), [a.session])
-    yield lambda c, a, b: returns(actions.lock_lifted_sessions(c, 9), [a.session])
+    yield lambda c, a, b: creation.replace_lost_jobs(c, 60)
+    yield lambda c, a, b: closes(actions.expire(c, 9), a.action)
+    yield lambda c, a, b: closes(actions.release(c, 9), a.action)
     yield _free_slots
     yield _next_turn
-    yield lambda c, a, b: creation.ask_to_leave(c)
-    yield lambda c, a, b: returns(creation.leaving(c), [])
-    yield lambda c, a, b: blobs.touch(c, [a.blob], [new_id()], [1])
-    yield lambda c, a, b: returns(blobs.find(c, [a.blob, b"x"]), [Blob(a.blob.hex(), a.version)])
+    yield lambda c, a, b: returns(creation.leaving(c, True), [])
+    yield lambda c, a, b: blobs.touch(c, {a.blob.hex(): 1})
+    yield lambda c, a, b: returns(blobs.find(c, [a.blob.hex(), "78"]), [Blob(a.blob.hex(), a.version)])
     yield lambda c, a, b: returns(blobs.old(c, 24, 9), [])
     yield lambda c, a, b: returns(blobs.lock_unused(c, b.blob, 24), False)
     yield lambda c, a, b: returns(blobs.lock_unused(c, a.blob, 0), False)
@@ -328,11 +311,9 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: returns(blobs.touch_stored(c, Blob(a.blob.hex(), a.version)), True)
     yield lambda c, a, b: returns(blobs.touch_stored(c, Blob(b.blob.hex(), a.version)), False)
     yield lambda c, a, b: returns(blobs.is_used(c, Blob(a.blob.hex(), a.version)), True)
-    yield lambda c, a, b: returns(blocks.stored_between(c, *sha256_range(a.blob[0])), [Blob(a.blob.hex(), a.version)])
     yield _condemn
     yield lambda c, a, b: blobs.condemned(c, 9)
-    yield lambda c, a, b: blobs.forget(c, a.condemned, a.version)
-    yield _store_blocks
+    yield lambda c, a, b: blobs.forget(c, Blob(a.condemned.hex(), a.version))
     yield _take_due
     yield lambda c, a, b: events.notify(c, ["x"])
     yield lambda c, a, b: sessions.new_event_ids(c, 2)
@@ -346,6 +327,10 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: workspaces.any_workspace(c)
     yield _figures
     yield lambda c, a, b: is_current(c)
+
+
+async def closes(closing: Awaitable[list[ActionData]], action_id: UUID) -> None:
+    assert [action.id for action in await closing] == [action_id]
 
 
 async def _figures(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
@@ -371,7 +356,7 @@ async def _copy_event(c: RecordingConnection, a: Workspace, b: Workspace) -> Non
 async def _free_slots(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
     """A slot that one workspace has free is not given to another."""
     await lifecycle.cancel(c, a.run)
-    await creation.start_parked_runs(c, 1)
+    await creation.compare_jobs(c, 1)
     row = await (await c.execute("SELECT parked FROM runs WHERE id = %s", (a.parked_run,))).fetchone()
     assert row == (False,)
 
@@ -386,19 +371,9 @@ async def _next_turn(c: RecordingConnection, a: Workspace, b: Workspace) -> None
 
 
 async def _condemn(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
-    [blob] = await blobs.touch(c, [b"x" * 32], [new_id()], [1])
+    [blob] = await blobs.touch(c, {"78" * 32: 1})
     await blobs.condemn(c, b"x" * 32)
-    assert (b"x" * 32, blob.generation) in await blobs.condemned(c, 9)
-
-
-async def _store_blocks(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
-    archive, blocks_id = Blob(a.blob.hex(), new_id()), new_id()
-    await blocks.add(c, blocks_id, archive)
-    assert await blocks.find(c, archive) is None
-    assert await blocks.finish(c, blocks_id, b"index")
-    assert await blocks.find(c, archive) == (blocks_id, b"index")
-    assert await blocks.unused(c, 24, 9) == [(blocks_id, a.blob)], "the archive has another generation"
-    await blocks.forget(c, blocks_id)
+    assert blob in await blobs.condemned(c, 9)
 
 
 async def _take_due(c: RecordingConnection, a: Workspace, b: Workspace) -> None:

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from quarterdeck.db.database import Connection
-from quarterdeck.insights.activity import service
-from quarterdeck.insights.activity.model import CountLimits
+from quarterdeck.insights import service
+from quarterdeck.insights.model import CountLimits
 from quarterdeck.workspaces import service as workspaces
 from tests.store.test_sql_prepares import ALL, as_prepared
 from tests.world import AS_OWNER
@@ -61,7 +61,7 @@ async def test_only_the_window_of_the_workspace_is_read(database_url: str, known
         small, large = [await new_workspace(connection, f"{one}@example.com") for one in "ab"]
         if known == "when_empty":
             for _ in range(12):
-                await service.count(connection, small, window, WIDE)
+                await service.count_activity(connection, small, window, WIDE)
         for workspace_id, count in ((small, 1000), (large, 10_000)):
             await connection.execute(FILL, (now, count, workspace_id))
         if known == "analysed":
@@ -69,7 +69,7 @@ async def test_only_the_window_of_the_workspace_is_read(database_url: str, known
         for _ in range(12):
             async with connection.transaction():
                 before = await fetched(connection)
-                body = await service.count(connection, small, window, WIDE)
+                body = await service.count_activity(connection, small, window, WIDE)
                 after = await fetched(connection)
             assert body.runs_by_state.succeeded == inside
             assert sum(one.count for one in body.inputs) == 2 * inside
@@ -95,10 +95,10 @@ async def test_the_window_is_cut_short_where_too_much_came_in(database_url: str,
     async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=AS_OWNER) as connection:
         workspace_id = await new_workspace(connection, "a@example.com")
         await connection.execute(FILL, (now, 1000, workspace_id))
-        whole = await service.count(connection, workspace_id, window, WIDE)
+        whole = await service.count_activity(connection, workspace_id, window, WIDE)
         assert whole.since == window.since
         assert whole.runs_by_state.succeeded == 1000
-        body = await service.count(connection, workspace_id, window, reach)
+        body = await service.count_activity(connection, workspace_id, window, reach)
     assert now - timedelta(seconds=runs) < body.since <= now - timedelta(seconds=runs - 1)
     assert body.runs_by_state.succeeded == sum(one.runs for one in body.time_to_start) == runs
     assert sum(one.count for one in body.inputs) == 2 * runs

@@ -11,10 +11,10 @@ from psycopg import AsyncConnection
 
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import Connection, Database
+from quarterdeck.events.log import Notifier, announce_events, parse
 from quarterdeck.events.model import EventType, NewEvent
-from quarterdeck.events.notifications import Notifier, announce_events, parse
 from quarterdeck.runs import calls, lifecycle
-from tests.workers import USED, begin_demo_run
+from tests.workers import STEP, begin_demo_run
 from tests.world import START_SECONDS, World, app_url
 
 CALL = {"call_id": "c", "name": "t"}
@@ -107,11 +107,11 @@ async def test_no_write_of_a_run_notifies_by_its_commit(world: World) -> None:
         lease = await begin_demo_run(database, run_id)
         assert lease is not None
         await lifecycle.record(
-            database, lease, [MESSAGE, NewEvent(EventType.TOOL_CALL, CALL | {"arguments": {}})], USED
+            database, lease, [MESSAGE, NewEvent(EventType.TOOL_CALL, CALL | {"arguments": {}})], "demo", STEP
         )
         await calls.record_start(database, lease, STARTED)
         await calls.record_result(database, lease, RESULT)
-        await lifecycle.record(database, lease, [MESSAGE], USED, finish=True)
+        await lifecycle.record(database, lease, [MESSAGE], "demo", STEP, finish=True)
         assert announced == [{session_id}] * 5
         database.on_commit = None
         await database.transaction(notify_sentinel, repeatable=True)

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from quarterdeck.core.settings import FileSettings, ModelSettings, SandboxSettings, SubmitSettings
-from quarterdeck.runs.attachments import AttachmentRules
+from quarterdeck.runs.creation import AttachmentRules
 from quarterdeck.runs.model import AttachmentRequest, InputEvent, Verdict
 from tests.store.test_input_batcher import batching, outcome, submission
 from tests.workers import held_up

@@ -8,8 +8,8 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from quarterdeck.changes.audit import store
-from quarterdeck.changes.audit.model import AuditQuery, ObjectType
+from quarterdeck.changes import store
+from quarterdeck.changes.model import AuditQuery, ObjectType
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID
 from quarterdeck.core.retention import RetentionDays
 from quarterdeck.db.database import Connection
@@ -50,7 +50,9 @@ async def pages(
     for _ in range(12):
         async with connection.transaction():
             before = await fetched(connection)
-            page = await store.page(connection, workspace_id, start, LIMIT, filters=wanted, newest_first=newest_first)
+            page = await store.page_of_audit_events(
+                connection, workspace_id, start, LIMIT, filters=wanted, newest_first=newest_first
+            )
             yield len(page), await fetched(connection) - before
 
 

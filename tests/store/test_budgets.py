@@ -11,9 +11,9 @@ from psycopg.types.json import Jsonb
 
 from quarterdeck.core.ids import new_id
 from quarterdeck.db.database import Connection
+from quarterdeck.models.model import AssistantTurn, Step
 from quarterdeck.runs import lifecycle_store as lifecycle
 from quarterdeck.runs.action_model import ActionState, LimitScope, ReachedLimit
-from quarterdeck.runs.model import StepUsage
 from quarterdeck.workspaces import service as workspaces
 from tests.world import AS_OWNER
 
@@ -50,14 +50,9 @@ class Budget:
     async def step(self, tokens: int, cost: str | None, model: str = "openai:gpt-5") -> None:
         """Half of the tokens are input, and half of those are cached."""
         half = tokens // 2
-        used = StepUsage(
-            model=model,
-            input_tokens=half,
-            cached_tokens=half // 2,
-            output_tokens=tokens - half,
-            cost_usd=None if cost is None else Decimal(cost),
-        )
-        assert await lifecycle.record_step(self.connection, self.key(1), used, [], finish=False)
+        spent = None if cost is None else Decimal(cost)
+        step = Step(AssistantTurn("", []), half, tokens - half, cached_tokens=half // 2, cost_usd=spent)
+        assert await lifecycle.record_step(self.connection, self.key(1), model, step, [], False)
 
     def key(self, attempt: int) -> lifecycle.RunKey:
         return lifecycle.RunKey(self.run_id, self.session_id, self.workspace_id, attempt)
@@ -74,7 +69,7 @@ class Budget:
         found = await lifecycle.reached_limit(self.connection, self.run_id)
         if found is None:
             return None
-        reached, stopped = found
+        reached, stopped = found.reached, found.stopped
         assert isinstance(reached.used, int if reached.limit == TOKENS else float)
         assert stopped is None
         return reached.scope, reached.limit, reached.maximum, reached.used
@@ -127,8 +122,8 @@ async def test_a_step_is_added_to_the_run_and_to_its_day(budget: Budget) -> None
     await budget.step(100, None)
     today, yesterday = await budget.execute(of_day, budget.run_id)
     assert (today[4:], yesterday) == ((50, 25, 50, None), (False, *row[1:]))
-    used = StepUsage(model="x", input_tokens=1, cached_tokens=0, output_tokens=1, cost_usd=None)
-    recorded = await lifecycle.record_step(budget.connection, budget.key(2), used, [], finish=False)
+    step = Step(AssistantTurn("", []), input_tokens=1, output_tokens=1)
+    recorded = await lifecycle.record_step(budget.connection, budget.key(2), "x", step, [], False)
     assert recorded is None, "another attempt has the run"
     assert await budget.execute(of_run, budget.run_id) == [(5, 250, 125, 250, Decimal("0.75"))]
     assert (await budget.execute(of_day, budget.run_id))[0] == today
@@ -242,4 +237,6 @@ async def test_a_stopped_run_stays_stopped(budget: Budget, state: str, decision:
     assert await budget.reached() is None
     await budget.action("day", COST, state, decision)
     reached = ReachedLimit(LimitScope.DAY, "max_cost_usd", 10.5, 12)
-    assert await lifecycle.reached_limit(budget.connection, budget.run_id) == (reached, ActionState(state))
+    assert await lifecycle.reached_limit(budget.connection, budget.run_id) == lifecycle.StoppingLimit(
+        reached, ActionState(state)
+    )

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 from uuid import uuid4
 
+import msgspec
 import pytest
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
@@ -14,7 +15,7 @@ from quarterdeck.db.database import Connection, connection_options
 from quarterdeck.models.context import fit_turns
 from quarterdeck.models.model import AssistantTurn, ToolResult, UserTurn
 from quarterdeck.runs import lifecycle_store as store
-from quarterdeck.runs.model import ENTRY_BYTES
+from quarterdeck.runs.model import ENTRY_BYTES, Superseded
 from quarterdeck.worker.journal import TOOLS, next_step, turns_of
 from tests.world import AS_OWNER, app_url
 
@@ -296,13 +297,15 @@ async def test_inputs_are_taken_in_order_and_within_a_budget(log: Log, database_
         found = await store.waiting(log.connection, log.run_id, budget)
         assert [one.text for one in found] == [f"{number:04}" for number in range(expected)]
     taken = await store.waiting(log.connection, log.run_id, 3 * each)
-    assert await store.mark_taken(log.connection, log.run_id, 1, taken, more=True)
+    run = store.RunKey(log.run_id, log.session_id, new_id(), 1)
+    await store.mark_taken(log.connection, run, taken, more=True)
     rest = await store.waiting(log.connection, log.run_id, ALL)
     assert [one.text for one in rest] == [f"{number:04}" for number in range(3, 10)]
     assert await run_columns(log) == (3, 28, False)
-    assert await store.mark_taken(log.connection, log.run_id, 1, rest, more=False)
+    await store.mark_taken(log.connection, run, rest, more=False)
     assert await run_columns(log) == (10, 0, True)
-    assert not await store.mark_taken(log.connection, log.run_id, 2, [], more=False), "another attempt"
+    with pytest.raises(Superseded):
+        await store.mark_taken(log.connection, msgspec.structs.replace(run, attempt=2), [], more=False)
 
 
 _RUN = """

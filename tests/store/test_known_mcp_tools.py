@@ -10,7 +10,7 @@ from psycopg import AsyncConnection
 from quarterdeck.connections.credentials.authorizations import OAuthTokens
 from quarterdeck.connections.mcp.model import McpTool, definition_sha256
 from quarterdeck.connections.servers import service, store
-from quarterdeck.connections.servers.model import NewMcpServer
+from quarterdeck.connections.servers.model import CreateMcpServerBody
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.secret_encryption import SecretCipher
@@ -33,17 +33,10 @@ async def add_server(connection: "AsyncConnection[tuple[object, ...]]", workspac
         await connection.execute("SELECT owner_id FROM workspaces WHERE id = %s", (workspace_id,))
     ).fetchall()
     assert isinstance(owner_id, UUID)
-    server = NewMcpServer(
-        id=new_id(),
-        workspace_id=workspace_id,
-        name=name,
-        url=f"https://{name}.example.com/",
-        command=None,
-        credential_id=None,
-        created_by=owner_id,
-    )
-    await store.add(connection, server)
-    return server.id
+    server_id = new_id()
+    body = CreateMcpServerBody(name, f"https://{name}.example.com/")
+    await store.add(connection, workspace_id, server_id, body, owner_id)
+    return server_id
 
 
 async def test_definitions_are_known_by_the_first_run_or_the_last_check(database_url: str, tmp_path: Path) -> None:

@@ -14,9 +14,8 @@ from msgspec import Struct
 from psycopg import AsyncConnection
 
 from quarterdeck.api_keys import store as api_keys
-from quarterdeck.changes import store as receipts
-from quarterdeck.changes.audit import store as audit
-from quarterdeck.changes.audit.model import AuditQuery, ObjectType
+from quarterdeck.changes import store as changes
+from quarterdeck.changes.model import AuditQuery, ObjectType
 from quarterdeck.connections.credentials import store as credentials
 from quarterdeck.connections.servers import store as mcp_servers
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID
@@ -95,7 +94,7 @@ def deliveries(state: DeliveryState | None) -> Page:
 
 
 def entries(wanted: AuditQuery) -> Page:
-    return lambda connection, owner, start, first: audit.page(
+    return lambda connection, owner, start, first: changes.page_of_audit_events(
         connection, owner, start, LIMIT, filters=wanted, newest_first=first
     )
 
@@ -230,7 +229,7 @@ async def test_a_page_costs_its_own_rows(filled: str, name: str) -> None:
 
 
 BATCHES: dict[str, tuple[str, Callable[[Connection], Awaitable[object]]]] = {
-    "receipts": ("receipts", lambda connection: receipts.delete_old(connection, LONG_AGO, 7, 7, LIMIT)),
+    "receipts": ("receipts", lambda connection: changes.delete_old_receipts(connection, LONG_AGO, 7, 7, LIMIT)),
     "deliveries": (
         "webhook_deliveries",
         lambda connection: webhooks.delete_old(connection, LOWEST_ID, 30, 30, LIMIT),

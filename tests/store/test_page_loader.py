@@ -9,7 +9,7 @@ import pytest
 
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import Database
-from quarterdeck.events.page_loader import PageLoader
+from quarterdeck.events.streams import PageLoader
 from tests.world import AS_OWNER, app_url
 
 SESSION = UUID(int=1)

@@ -16,6 +16,7 @@ from msgspec import Struct
 from quarterdeck.blobs import service as blobs
 from quarterdeck.blobs import store
 from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
+from quarterdeck.blobs.model import Blob
 from quarterdeck.blobs.service import NewBlob
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.ids import first_id_at, new_id
@@ -55,6 +56,13 @@ class Service(Struct, frozen=True):
 
         await blobs.put(self.database, self.blob_store, {sha256: NewBlob(io.BytesIO(archive), len(archive))})
         return sha256
+
+    async def put_bundle(self, archive: bytes) -> None:
+        """The archive and its only file."""
+        contents = io.BytesIO()
+        read_bundle(io.BytesIO(archive), self.settings.bundle, contents)
+        await self.put(archive)
+        await self.put(contents.getvalue())
 
 
 @pytest.fixture
@@ -148,21 +156,21 @@ async def test_a_late_delete_cannot_reach_what_a_later_push_wrote(service: Servi
     """The object store may be slow: the same content that is pushed meanwhile has another name."""
     sha256 = bytes.fromhex(await service.put(bundle()))
 
-    async def condemn(connection: Connection) -> list[tuple[bytes, UUID]]:
+    async def condemn(connection: Connection) -> list[Blob]:
         await store.condemn(connection, sha256)
         return await store.condemned(connection, 10)
 
-    ((_, generation),) = await service.database.transaction(condemn, repeatable=True)
+    (condemned,) = await service.database.transaction(condemn, repeatable=True)
     await service.put(bundle())
     assert len(stored(tmp_path)) == 2
-    await service.blob_store.delete(sha256.hex(), generation)
+    await service.blob_store.delete(condemned)
     assert len(stored(tmp_path)) == 1
     assert (await service.delete_expired()).blobs == 1, "the condemned row is removed"
     assert [path.read_bytes() for path in stored(tmp_path)] == [bundle()]
 
 
-async def test_an_archive_with_a_version_stays(service: Service, tmp_path: Path) -> None:
-    await service.put(bundle())
+async def test_an_archive_with_a_version_stays_and_so_do_its_files(service: Service, tmp_path: Path) -> None:
+    await service.put_bundle(bundle())
 
     async def work(connection: Connection) -> None:
         await add_version(connection, bundle())
@@ -170,12 +178,12 @@ async def test_an_archive_with_a_version_stays(service: Service, tmp_path: Path)
     await service.database.transaction(work, repeatable=False)
     await service.run_as_owner(OLD)
     assert (await service.delete_expired()).blobs == 0
-    assert len(stored(tmp_path)) == 1
+    assert len(stored(tmp_path)) == 2
 
 
 async def test_a_version_being_committed_keeps_its_archive(service: Service, tmp_path: Path) -> None:
     """The version's transaction is open while retention runs: neither the row nor the archive may go."""
-    await service.put(bundle())
+    await service.put_bundle(bundle())
     await service.run_as_owner(OLD)
     inserted, deleted = asyncio.Event(), asyncio.Event()
 
@@ -190,7 +198,7 @@ async def test_a_version_being_committed_keeps_its_archive(service: Service, tmp
     deleted.set()
     await pushing
     assert (await service.delete_expired()).blobs == 0
-    assert len(stored(tmp_path)) == 1
+    assert len(stored(tmp_path)) == 2
 
 
 async def test_a_push_of_an_archive_that_is_being_deleted_adds_its_row_again(

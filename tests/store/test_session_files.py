@@ -13,9 +13,10 @@ from quarterdeck.blobs.service import sweep_blobs
 from quarterdeck.events.log import lock_session
 from quarterdeck.models.model import ToolResult
 from quarterdeck.runs import calls
-from quarterdeck.runs.lifecycle import Lease, Superseded
+from quarterdeck.runs.lifecycle import Lease
+from quarterdeck.runs.model import Superseded
 from quarterdeck.sandbox.manifest import FileChanges, FileKind, InvalidPath, PathConflict
-from quarterdeck.session_files import records
+from quarterdeck.session_files import service
 from quarterdeck.sessions.service import purge_deleted_sessions
 from quarterdeck.worker import journal
 from tests.session_files import NOW, SessionFiles, session_files, stored_file, stored_folder, stored_link
@@ -65,7 +66,7 @@ async def test_changes_become_the_manifest(files: SessionFiles) -> None:
     assert (a.path, a.kind, a.bytes, a.mode, a.modified_at) == ("a", FileKind.FILE, 3, 0o755, NOW)
     assert a.sha256 == hashlib.sha256(b"one").hexdigest()
     assert a.generation is not None
-    assert await files.blobs.read(a.sha256, a.generation, 0, 3) == b"one"
+    assert await files.blobs.read(a.blob, 0, 3) == b"one"
     assert (b.path, b.kind, b.target, b.sha256, b.generation) == ("b/link", FileKind.LINK, "../a", None, None)
     assert (c.path, c.kind) == ("c", FileKind.FOLDER)
     assert await files.apply([await files.file("a", b"other")], ["b/link", "not there"]) == 2
@@ -127,7 +128,7 @@ async def test_changes_wait_for_an_input_that_adds_an_attachment(world: World, f
         attached = FileChanges([stored_file("attachments/x", b"attached")], [])
         recording = asyncio.create_task(record(files, lease, "c", "a"))
         await eventually(partial(is_waiting_for_lock, world))
-        assert await records.apply_changes(connection, files.session_id, attached) == 1
+        assert await service.apply_changes(connection, files.session_id, attached) == 1
     assert await recording == 2, "not the next revision after that of the worker's folder"
     assert await files.paths() == ["a", "attachments/x"]
 
@@ -143,7 +144,7 @@ async def test_a_fork_has_the_files_of_one_revision(world: World, files: Session
     async with await world.connect() as connection, connection.transaction():
         await lock_session(connection, files.session_id)
         changes = FileChanges([stored_file("a", b"after"), stored_file("c", b"after")], ["b"])
-        await records.apply_changes(connection, files.session_id, changes)
+        await service.apply_changes(connection, files.session_id, changes)
         during = UUID((await world.post(path, {})).json()["id"])
     after = UUID((await world.post(path, {})).json()["id"])
     first, second = await files.manifest(during), await files.manifest(after)

@@ -15,7 +15,7 @@ from psycopg.errors import InsufficientPrivilege
 import quarterdeck
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import connection_options
-from quarterdeck.db.records import Pages, Records, VersionPages
+from quarterdeck.db.records import Pages, Records, VersionedRecords, VersionPages
 from tests.world import AS_OWNER, app_url
 
 SOURCE = Path(quarterdeck.__file__).parent
@@ -69,6 +69,11 @@ def statements_of(value: object) -> Iterator[tuple[str, str]]:
         yield "", value
     if isinstance(value, Records):
         yield ".get", value.get_query
+    if isinstance(value, VersionedRecords):
+        yield ".add", value.add_query
+        yield ".change", value.change_query
+        yield ".lock", value.lock_query
+        yield ".is_name_taken", value.name_taken_query
     if isinstance(value, Pages | VersionPages):
         value = value.page_queries
     if isinstance(value, dict):
@@ -121,7 +126,7 @@ def faults(connection: Connection, constants: list[Constant]) -> list[str]:
 
 def test_all_statements_are_found() -> None:
     assert len(ALL) >= 25
-    found = dict.fromkeys(("audit/store _PAGES", "api_keys/store _KEYS", "skills/store _VERSIONS"), 0)
+    found = dict.fromkeys(("changes/store _PAGES", "api_keys/store _KEYS", "skills/store _VERSIONS"), 0)
     for constant in ALL:
         for name in found:
             found[name] += constant.name.startswith(name)
@@ -141,9 +146,9 @@ def test_a_missing_privilege_is_found(connection: Connection, owner: Connection)
     owner.execute("REVOKE EXECUTE ON FUNCTION expire_audit_entries FROM quarterdeck_app")
     found = faults(connection, [constant for constant in ALL if not constant.is_for_owner])
     assert sorted(fault.split(":")[0] for fault in found) == [
-        "audit/store _EXPIRE",
+        "changes/store _EXPIRE",
         "sessions/store _REVOKE_TOKEN",
-        "skills/store _ADD",
+        "skills/store _SKILLS.add",
     ]
     assert all("permission denied" in fault for fault in found)
 

@@ -22,13 +22,12 @@ from quarterdeck.models.model import ToolCall, ToolResult
 from quarterdeck.models.output_schema import SchemaChecks
 from quarterdeck.runs import calls, lifecycle
 from quarterdeck.runs.action_model import ActionKind, NewAction
-from quarterdeck.runs.lifecycle import Lease
-from quarterdeck.runs.recovery import recover
+from quarterdeck.runs.lifecycle import Lease, recover
 from quarterdeck.sandbox.folders import Folders
 from quarterdeck.sandbox.manifest import FileChanges, FileKind, StoredFile
 from quarterdeck.sandbox.model import Refusal
 from quarterdeck.sandbox.session_folder import SessionFolder
-from quarterdeck.session_files import records
+from quarterdeck.session_files import service
 from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.tool import CallContext, CarryOut, Effect, Output, Tool, Toolbox, client_tool
 from quarterdeck.worker import journal
@@ -233,7 +232,7 @@ async def test_files_are_stored_with_the_result_or_not_at_all(world: World, begu
             path="a/b", kind=FileKind.FOLDER, sha256=None, bytes=0, mode=0o755, target=None, modified_at=now
         )
         await lock_session(connection, begun.lease.session_id)
-        await records.apply_changes(connection, begun.lease.session_id, FileChanges([folder], []))
+        await service.apply_changes(connection, begun.lease.session_id, FileChanges([folder], []))
 
     async def write(arguments: dict[str, Any], context: CallContext) -> Output:
         _, changes, _ = await session_folder.write(lambda folder: (folder.path / arguments["path"]).write_text("x"))

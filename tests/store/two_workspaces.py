@@ -122,13 +122,13 @@ FROM run_usage WHERE workspace_id = %(workspace)s;
 INSERT INTO deleted_sessions (session_id) VALUES (%(deleted_session)s);
 INSERT INTO blobs (sha256, generation, bytes) VALUES (%(blob)s, %(version)s, 1);
 INSERT INTO condemned_blobs (sha256, generation) VALUES (%(condemned)s, %(version)s);
-INSERT INTO bundle_blocks (id, bundle_sha256, bundle_generation, block_index)
-VALUES (%(version)s, %(blob)s, %(version)s, %(key_hash)s);
 INSERT INTO skills (id, workspace_id, name, created_by, latest_version)
 VALUES (%(skill)s, %(workspace)s, %(name)s, %(user)s, 1);
 INSERT INTO skill_versions (id, skill_id, version, bundle_sha256, bundle_bytes, frontmatter, manifest, created_by)
-VALUES (%(version)s, %(skill)s, 1, %(blob)s, 1, json_build_object('name', %(name)s::text),
+VALUES (%(version)s, %(skill)s, 1, %(blob)s, 1,
+        json_build_object('name', %(name)s::text, 'description', %(name)s::text),
         '{"archive_sha256": "", "files": [], "unpacked_bytes": 0}', %(user)s);
+INSERT INTO skill_version_contents (version_id, sha256) VALUES (%(version)s, %(blob)s);
 INSERT INTO session_skills (session_id, position, skill_id, version) VALUES (%(session)s, 0, %(skill)s, 1);
 INSERT INTO agents (id, workspace_id, name, created_by, latest_version)
 VALUES (%(agent)s, %(workspace)s, %(name)s, %(user)s, 1);
@@ -263,6 +263,7 @@ BUNDLE = Bundle(
     frontmatter={},
     manifest=SkillManifest(files=[], unpacked_bytes=0, archive_sha256=ALPHA.blob.hex()),
     bundle_bytes=1,
+    starts={ALPHA.blob.hex(): 0},
 )
 
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from quarterdeck.insights.activity import service
+from quarterdeck.insights import service
 
 NOW = datetime(2026, 3, 2, 9, 31, 17, 250_000, UTC)
 

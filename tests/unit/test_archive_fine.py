@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from quarterdeck.core.settings import BundleSettings
-from quarterdeck.skills.archive import read_bundle, take_all, take_files
+from quarterdeck.skills.archive import read_bundle
 from quarterdeck.skills.model import Bundle, BundleError
 from tests.unit.archives import (
     BLOCK,
@@ -274,21 +274,15 @@ def test_names_in_many_scripts_and_near_reserved_ones(path: str) -> None:
     assert [file.path for file in read(bundle(file(path.encode()))).manifest.files if file.path != "SKILL.md"] == [path]
 
 
-@pytest.mark.parametrize("path", ["SKILL\u200b.md", "a.", "CON", "ab:c"])
-def test_a_file_of_a_bundle_that_was_stored_before_its_path_was_refused_is_read(path: str) -> None:
-    archive = bundle(file(path.encode(), b"content"))
-    content, everything = bytearray(), bytearray()
-    assert path in take_files(io.BytesIO(archive), LIMITS, {path: content.extend})
-    assert path in {one.path for one in take_all(io.BytesIO(archive), LIMITS, everything.extend)}
-    assert content == b"content"
-    assert content in everything
-
-
-def test_reading_stops_at_the_last_file_that_is_wanted() -> None:
-    archive = bundle(file(b"large.bin", random.Random(1).randbytes(1_000_000)))
-    source, content = io.BytesIO(archive), bytearray()
-    assert list(take_files(source, LIMITS, {"SKILL.md": content.extend})) == ["SKILL.md"]
-    assert source.tell() < len(archive) / 2
+def test_contents_are_written_one_after_the_other() -> None:
+    large = random.Random(1).randbytes(1_000_000)
+    archive = bundle(file(b"z.bin", large), file(b"empty"), file(b"a/again.bin", large), file(b"b.txt", b"b"))
+    contents = io.BytesIO()
+    read_files = read_bundle(io.BytesIO(archive), LIMITS, contents)
+    for one in read_files.manifest.files:
+        start = read_files.starts[one.sha256]
+        assert hashlib.sha256(contents.getvalue()[start : start + one.bytes]).hexdigest() == one.sha256, one.path
+    assert len(contents.getvalue()) == read_files.manifest.unpacked_bytes
 
 
 def test_reads_from_where_the_source_stands() -> None:

@@ -13,7 +13,7 @@ from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
 from quarterdeck.blobs.model import PIECE_BYTES, Blob
 from quarterdeck.core.settings import BlobSettings
 
-SHA256, GENERATION = "ab" * 32, uuid4()
+BLOB = Blob("ab" * 32, uuid4())
 # Not a whole number of pieces.
 ARCHIVE = os.urandom(5 * PIECE_BYTES + 1000)
 
@@ -47,7 +47,7 @@ def files(folder: Path) -> list[Path]:
 
 
 async def put(blobs: BlobStore, archive: io.BytesIO | None = None) -> None:
-    await blobs.put(SHA256, GENERATION, archive or io.BytesIO(ARCHIVE))
+    await blobs.put_all({BLOB: archive or io.BytesIO(ARCHIVE)})
 
 
 async def test_stored_archive_is_the_only_file(blobs: BlobStore, folder: Path) -> None:
@@ -55,7 +55,7 @@ async def test_stored_archive_is_the_only_file(blobs: BlobStore, folder: Path) -
     await put(blobs)
     (path,) = files(folder)
     assert path.read_bytes() == ARCHIVE
-    assert await blobs.read(SHA256, GENERATION, 10, 20) == ARCHIVE[10:20]
+    assert await blobs.read(BLOB, 10, 20) == ARCHIVE[10:20]
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="names of open files are read from Linux's /proc")
@@ -91,7 +91,7 @@ async def test_many_contents_are_brought_to_the_disk_together(
     assert there == [(folder, 200)], "once, after all are written"
     assert synced == [folder], "the names of subfolders"
     for number, blob in enumerate(contents):
-        assert await blobs.read(blob.sha256, blob.generation, 0, 3) == b"%d" % number
+        assert await blobs.read(blob, 0, 3) == b"%d" % number
 
     def failing(_: int) -> None:
         raise OSError("the disk is broken")
@@ -142,18 +142,18 @@ async def test_contents_are_looked_for_in_the_fallback(folder: Path, tmp_path: P
     old = open_blob_store(BlobSettings(store_url=f"file://{tmp_path / 'old'}"), tmp_path)
     both = open_blob_store(BlobSettings(fallback_store_url=f"file://{tmp_path / 'old'}"), tmp_path)
     await put(old)
-    assert await both.read(SHA256, GENERATION, 10, 20) == ARCHIVE[10:20]
-    with both.open(SHA256, GENERATION) as source:
-        assert source.read(PIECE_BYTES) == ARCHIVE[:PIECE_BYTES]
-    assert await both.size(SHA256, GENERATION) is None
+    assert await both.read(BLOB, 10, 20) == ARCHIVE[10:20]
+    assert next(both.pieces(BLOB)) == ARCHIVE[:PIECE_BYTES]
+    assert b"".join(both.pieces(BLOB)) == ARCHIVE
+    assert await both.size(BLOB) is None
     await put(both)
-    assert (len(files(folder)), await both.size(SHA256, GENERATION)) == (1, len(ARCHIVE)), "written here only"
-    await both.delete(SHA256, GENERATION)
+    assert (len(files(folder)), await both.size(BLOB)) == (1, len(ARCHIVE)), "written here only"
+    await both.delete(BLOB)
     assert files(folder) + files(tmp_path / "old") == []
     with pytest.raises(FileNotFoundError):
-        await both.read(SHA256, GENERATION, 0, 1)
-    with pytest.raises(FileNotFoundError), both.open(SHA256, GENERATION):
-        pass
+        await both.read(BLOB, 0, 1)
+    with pytest.raises(FileNotFoundError):
+        next(both.pieces(BLOB))
 
 
 async def test_a_content_that_moves_between_two_looks_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,5 +170,5 @@ async def test_a_content_that_moves_between_two_looks_is_found(tmp_path: Path, m
 
     original = BlobStore._read
     monkeypatch.setattr(BlobStore, "_read", read)
-    assert await both.read(SHA256, GENERATION, 0, 5) == ARCHIVE[:5]
+    assert await both.read(BLOB, 0, 5) == ARCHIVE[:5]
     assert looks == 3

@@ -11,11 +11,11 @@ import pytest
 from prompt_toolkit.utils import get_cwidth
 
 from quarterdeck.cli import chat_view
-from quarterdeck.cli.chat_actions import AnswerField, AnswerPrompt, InvalidAnswer
+from quarterdeck.cli.chat_actions import AnswerField, InvalidAnswer
 from quarterdeck.cli.chat_view import block_lines, live_lines, plain_text, sanitized, shortened, wrap
 from quarterdeck.cli.conversation import Block, BlockKind, CancelRun, Conversation, QueuedInput, Quit, Stage, Stay
-from quarterdeck.cli.output import cut
-from quarterdeck.cli.watch import event_json, event_text
+from quarterdeck.cli.output import cut, json_text
+from quarterdeck.cli.watch import event_text
 from quarterdeck.client.models import Delivery, Delta, Event, ModelRetry, Outcome
 
 SESSION = UUID(int=1)
@@ -60,8 +60,8 @@ def shown(blocks: list[Block]) -> list[tuple[BlockKind, str]]:
 
 def begin(chat: Conversation, log: Log, text: str = "first") -> None:
     """An input of this client that started a run, which has read it."""
-    number = chat.send(text)
-    chat.accepted(number, Outcome.NEW_RUN, RUN)
+    sent = chat.send(text)
+    chat.accepted(sent, Outcome.NEW_RUN, RUN)
     log("input.accepted", input_id=f"id of {text}", text=text)
     log("run.started", attempt=1)
     log("input.consumed", input_id=f"id of {text}", step=1)
@@ -69,11 +69,11 @@ def begin(chat: Conversation, log: Log, text: str = "first") -> None:
 
 @pytest.mark.parametrize("response_first", [True, False])
 def test_an_input_is_sent_accepted_and_read(chat: Conversation, log: Log, response_first: bool) -> None:
-    number = chat.send("hello")
+    sent = chat.send("hello")
     assert [one.stage for one in chat.queued] == [Stage.SENDING]
-    accepted = chat.accepted(number, Outcome.NEW_RUN, RUN) if response_first else []
+    accepted = chat.accepted(sent, Outcome.NEW_RUN, RUN) if response_first else []
     accepted += log("input.accepted", input_id="i", text="hello")
-    accepted += chat.accepted(number, Outcome.NEW_RUN, RUN)
+    accepted += chat.accepted(sent, Outcome.NEW_RUN, RUN)
     assert accepted == [Block(BlockKind.PROGRESS, "Started a run: hello")], "shown once, whichever arrives first"
     assert chat.active_run == RUN
     log("run.started", attempt=1)
@@ -82,7 +82,7 @@ def test_an_input_is_sent_accepted_and_read(chat: Conversation, log: Log, respon
         (BlockKind.NOTE, "Started a run · Read at step 1"),
     ]
     assert chat.queued == []
-    assert chat.accepted(number, Outcome.NEW_RUN, RUN) == [], "a late response changes nothing"
+    assert chat.accepted(sent, Outcome.NEW_RUN, RUN) == [], "a late response changes nothing"
 
 
 def test_answers_that_were_cut_off(chat: Conversation, log: Log) -> None:
@@ -99,8 +99,8 @@ def test_answers_that_were_cut_off(chat: Conversation, log: Log) -> None:
 
 def test_steering(chat: Conversation, log: Log) -> None:
     begin(chat, log)
-    number = chat.send("to the left")
-    assert chat.accepted(number, Outcome.STEERED, RUN)
+    sent = chat.send("to the left")
+    assert chat.accepted(sent, Outcome.STEERED, RUN)
     assert log("input.accepted", input_id="s", text="to the left") == []
     assert chat.queued[0].stage is Stage.STEERED
     assert shown(log("message", role="assistant", text="one")) == [(BlockKind.ANSWER, "one")]
@@ -110,11 +110,11 @@ def test_steering(chat: Conversation, log: Log) -> None:
 @pytest.mark.parametrize("response_first", [True, False])
 def test_a_queued_input_waits_for_the_end_of_the_active_run(chat: Conversation, log: Log, response_first: bool) -> None:
     begin(chat, log)
-    number = chat.send("later", Delivery.QUEUE)
+    sent = chat.send("later", Delivery.QUEUE)
     if response_first:
-        chat.accepted(number, Outcome.NEW_RUN, NEXT_RUN)
+        chat.accepted(sent, Outcome.NEW_RUN, NEXT_RUN)
     log("input.accepted", NEXT_RUN, input_id="q", text="later", delivery="queue")
-    chat.accepted(number, Outcome.NEW_RUN, NEXT_RUN)
+    chat.accepted(sent, Outcome.NEW_RUN, NEXT_RUN)
     dropped = UUID(int=4)
     log("input.accepted", dropped, input_id="d", text="dropped", delivery="queue")
     assert (chat.active_run, [one.stage for one in chat.queued]) == (RUN, [Stage.PENDING, Stage.PENDING])
@@ -152,8 +152,8 @@ def test_the_same_text_twice_is_two_inputs(chat: Conversation, log: Log) -> None
 
 
 def test_a_rejected_input_is_shown_with_the_reason(chat: Conversation) -> None:
-    number = chat.send("hello")
-    assert shown(chat.rejected(number, "The session is archived.")) == [
+    sent = chat.send("hello")
+    assert shown(chat.rejected(sent, "The session is archived.")) == [
         (BlockKind.INPUT, "hello"),
         (BlockKind.WARNING, "Not accepted: The session is archived."),
     ]
@@ -439,7 +439,6 @@ def test_live_text_is_not_copied_with_each_delta(chat: Conversation, log: Log) -
         log.delta(f"{number} ")
     text = str(chat.live_text)
     assert text == "".join(f"{number} " for number in range(100_000))
-    assert len(chat.live_text._end) <= 128 * 1024
     assert chat.live_text.after(chat.live_text.length - 6) == "99999 "
     assert text.endswith(chat.live_text.after(0))
 
@@ -472,7 +471,7 @@ def test_many_queued_inputs_of_others_are_not_searched_for_ours(chat: Conversati
     for number in range(1_000):
         log("input.accepted", input_id=f"{number}", text=f"theirs {number}")
     log("input.accepted", input_id="mine", text="mine")
-    assert [one.input_id for one in chat.queued if one.number is not None] == ["mine"]
+    assert [one.input_id for one in chat.queued if not one.from_another_client] == ["mine"]
     assert steps <= 2_000
 
 
@@ -561,7 +560,7 @@ def test_events_as_text_for_people(type_: str, data: dict[str, Any], expected: s
 
 def test_keys_answer_the_oldest_open_action(chat: Conversation, log: Log) -> None:
     begin(chat, log)
-    prompt = AnswerPrompt(chat.actions)
+    prompt = chat.actions
     assert prompt.choose("a") is None
     for action_id in ("A", "B"):
         log("action.required", action_id=action_id, kind="approval", **CALL)
@@ -611,7 +610,7 @@ def test_invisible_characters_in_arguments_are_shown_as_escapes(chat: Conversati
     begin(chat, log)
     log("tool.call", call_id="c1", name="add_note", arguments={"text": hidden})
     log("action.required", action_id="A", kind="approval", **CALL | {"arguments": {"text": hidden}})
-    prompt = AnswerPrompt(chat.actions)
+    prompt = chat.actions
     assert prompt.choose("e") is not None
     answer = {"decision": "allow", "arguments": {"text": hidden}}
     for text in (
@@ -631,6 +630,6 @@ def test_an_event_of_an_unknown_type_shows_its_data() -> None:
 
 def test_an_event_as_json_is_one_printable_line() -> None:
     event = make_event(7, "message", role="assistant", text="a\n\x1b\x9b\u202eb")
-    line = event_json(event)
+    line = json_text(event)
     assert line.isprintable()
     assert msgspec.json.decode(line, type=Event) == event

@@ -17,6 +17,7 @@ from quarterdeck.models.model import (
     CutOff,
     ModelFailure,
     Step,
+    StepRequest,
     ToolResult,
     Turn,
     UserTurn,
@@ -30,7 +31,7 @@ TIME_ONLY = toolbox(skills=()).specs
 
 async def step(turns: Sequence[Turn], tools: Sequence[ToolSpec] = TIME_ONLY) -> Step:
     shown: list[str] = []
-    made = await DemoModel(0, 60).step("Be brief.", turns, tools, shown.append)
+    made = await DemoModel(0, 60).step(StepRequest("Be brief.", turns, tools), shown.append)
     assert "".join(shown) == made.turn.text
     assert made.turn.text.startswith("Demo model: ")
     assert made.input_tokens > 0
@@ -174,7 +175,7 @@ async def test_it_is_slow_for_a_limited_time_in_each_run() -> None:
     async def take_step(run_id: UUID) -> float:
         pauses.clear()
         with patch("quarterdeck.models.demo.asyncio.sleep", note):
-            await model.step("", [UserTurn("demo: slow 40", run_id)], TIME_ONLY, lambda _: None)
+            await model.step(StepRequest("", [UserTurn("demo: slow 40", run_id)], TIME_ONLY), lambda _: None)
         return round(sum(pauses), 3)
 
     one, other = uuid4(), uuid4()
@@ -184,7 +185,7 @@ async def test_it_is_slow_for_a_limited_time_in_each_run() -> None:
 
 async def test_it_shows_its_text_in_pieces() -> None:
     shown: list[str] = []
-    await DemoModel(0.001, 60).step("", [UserTurn("a")], TIME_ONLY, shown.append)
+    await DemoModel(0.001, 60).step(StepRequest("", [UserTurn("a")], TIME_ONLY), shown.append)
     assert len(shown) > 1
 
 

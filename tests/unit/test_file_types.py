@@ -7,7 +7,7 @@ import zipfile
 import pytest
 
 from quarterdeck.files.rules import media_type
-from quarterdeck.files.uploads import Received
+from quarterdeck.files.service import Received
 
 
 def archive(*paths: str) -> bytes:

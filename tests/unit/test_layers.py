@@ -26,7 +26,7 @@ OPERATOR_COMMANDS = {
     "cli.serve",
 }
 # Each has one or two statements that belong to no store of a feature.
-SQL_OUTSIDE_STORES = {"auth.last_used", "events.log", "events.signals"}
+SQL_OUTSIDE_STORES = {"auth.last_used", "events.log"}
 
 Tree = dict[str, ast.Module]
 
@@ -211,6 +211,18 @@ def commands_for_users_need_no_server(tree: Tree) -> list[str]:
     ]
 
 
+def only_the_outbound_client_connects_to_hosts_that_callers_name(tree: Tree) -> list[str]:
+    """The clients of HTTP libraries would connect to any address."""
+    openers = ("AsyncConnectionPool", "AsyncHTTPConnection", "AsyncHTTPTransport", "AsyncClient")
+    return [
+        f"{name}:{node.lineno}"
+        for name, node in nodes(tree)
+        if top(name) in ("connections", "webhooks") and isinstance(node, ast.Call)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in openers
+        if "transport" not in [keyword.arg for keyword in node.keywords]
+    ]
+
+
 def files_are_short(tree: Tree) -> list[str]:
     return [
         f"{name}: {lines}"
@@ -267,6 +279,7 @@ RULES: list[Broken] = [
     (sql_is_constant, "skills.store", "connection.execute('SELECT ' + x)"),
     (sql_is_constant, "skills.store", "fetch_value(connection, f'SELECT {x}')"),
     (commands_for_users_need_no_server, "cli.keys", "from quarterdeck.workspaces import service"),
+    (only_the_outbound_client_connects_to_hosts_that_callers_name, "webhooks.sender", "httpx2.AsyncClient()"),
     (files_are_short, "skills.service", "x = 1\n" * (MAX_FILE_LINES + 1)),
     (functions_are_short, "skills.service", "def long() -> None:\n" + "    x = 1\n" * MAX_FUNCTION_LINES),
     (modules_have_a_short_docstring, "skills.service", "x = 1"),

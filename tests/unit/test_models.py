@@ -11,7 +11,7 @@ from quarterdeck.core.settings import ModelSettings
 from quarterdeck.core.text_types import storable
 from quarterdeck.models.catalog import KNOWN_PROVIDERS, ListedModel, ModelCatalog, ModelList
 from quarterdeck.models.demo import DemoModel
-from quarterdeck.models.model import ModelFailure, Step, TransientFailure
+from quarterdeck.models.model import ModelFailure, Step, StepRequest, TransientFailure
 from quarterdeck.models.registry import ModelRegistry
 from quarterdeck.models.retry import pause_before_retry, step_with_retries
 from tests.pages import ROOT
@@ -140,14 +140,14 @@ class Flaky:
         if self.left > 0:
             self.left -= 1
             raise TransientFailure("It is away.")
-        return await DemoModel(0, 60).step("", [], [], lambda _: None)
+        return await DemoModel(0, 60).step(StepRequest("", []), lambda _: None)
 
 
 @pytest.mark.parametrize(("failures", "retries"), [(0, 0), (1, 1), (3, 4)])
 async def test_step_is_retried_until_it_succeeds(failures: int, retries: int) -> None:
     settings = ModelSettings(request_retries=retries, retry_base_seconds=0.001)
     model = Flaky(failures)
-    await step_with_retries(model, "", [], [], lambda _: None, lambda *_: None, settings)
+    await step_with_retries(model, StepRequest("", []), lambda _: None, lambda *_: None, settings)
     assert model.asked == failures + 1
 
 
@@ -155,7 +155,7 @@ async def test_step_is_retried_until_it_succeeds(failures: int, retries: int) ->
 async def test_step_fails_after_the_last_retry(retries: int, times: str) -> None:
     settings = ModelSettings(request_retries=retries, retry_base_seconds=0.001)
     with pytest.raises(ModelFailure, match=rf"^It is away\. Tried {times}\.$"):
-        await step_with_retries(Flaky(10), "", [], [], lambda _: None, lambda *_: None, settings)
+        await step_with_retries(Flaky(10), StepRequest("", []), lambda _: None, lambda *_: None, settings)
 
 
 def test_pauses_double_up_to_a_bound() -> None:

@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
+from quarterdeck.blobs.model import Blob
 from quarterdeck.blobs.service import NewBlob
 from quarterdeck.core.settings import BlobSettings, SandboxSettings
 from quarterdeck.sandbox.beneath import make_folders, open_file, replace_file, reported
@@ -245,7 +246,7 @@ class Memory:
 
     async def put(self, contents: Mapping[str, NewBlob]) -> None:
         for sha256, one in contents.items():
-            await self.blobs.put(sha256, UUID(int=0), one.content)
+            await self.blobs.put_all({Blob(sha256, UUID(int=0)): one.content})
             self.stored.add(sha256)
 
     def apply(self, changes: FileChanges) -> int:

@@ -6,20 +6,18 @@ from uuid import uuid4
 
 import pytest
 
-from quarterdeck.blobs.model import Blob
 from quarterdeck.core import errors
 from quarterdeck.db.database import Database
 from quarterdeck.events.model import NewEvent
 from quarterdeck.models.model import ToolCall, ToolResult
 from quarterdeck.runs.lifecycle import Lease
 from quarterdeck.sandbox.model import Refusal
-from quarterdeck.skills.model import BundleError, SkillFile
+from quarterdeck.skills.model import SkillFile
 from quarterdeck.skills.session_skills import RunSkill, SkillReader
-from quarterdeck.tools.built_in_tools import current_time
 from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.skill_files import skill_instructions, skill_tools, skills_offered
 from quarterdeck.tools.tool import CallContext, Effect, Toolbox, client_tool
-from quarterdeck.worker.agent import add_note
+from quarterdeck.worker.agent import add_note, current_time
 from tests.unit.archives import SKILL_MD
 
 FILES = {
@@ -32,7 +30,7 @@ FILES = {
     "zeros.txt": b"a\0b",
     "forms/a.md": b"Form A",
 }
-SKILL = RunSkill("pdf-tools", uuid4(), 3, uuid4(), "Fill in\n PDF forms.", Blob("ab" * 32, uuid4()))
+SKILL = RunSkill("pdf-tools", uuid4(), 3, uuid4(), "Fill in\n PDF forms.", "ab" * 32)
 Files = list[SkillFile]
 
 
@@ -43,7 +41,7 @@ class FilesInMemory(SkillReader):
     async def files(self, skill: RunSkill) -> Files:
         return [SkillFile(name, len(data), "", False) for name, data in sorted(FILES.items())]
 
-    async def read(self, skill: RunSkill, files: Files, file: SkillFile, max_bytes: int) -> bytes:
+    async def read(self, file: SkillFile, max_bytes: int) -> bytes:
         return FILES[file.path][:max_bytes]
 
 
@@ -56,7 +54,7 @@ class Unreadable(FilesInMemory):
     def __init__(self, fault: Exception) -> None:
         self._fault = fault
 
-    async def read(self, skill: RunSkill, files: Files, file: SkillFile, max_bytes: int) -> bytes:
+    async def read(self, file: SkillFile, max_bytes: int) -> bytes:
         raise self._fault
 
 
@@ -139,8 +137,8 @@ async def test_errors_are_reported_to_the_model(name: str, arguments: dict[str, 
     assert "\0" not in told
 
 
-@pytest.mark.parametrize("fault", [FileNotFoundError(), errors.unavailable(), BundleError("it is damaged")])
-async def test_unreadable_archive_is_reported_to_the_model(fault: Exception) -> None:
+@pytest.mark.parametrize("fault", [FileNotFoundError(), errors.unavailable(), errors.internal()])
+async def test_unreadable_file_is_reported_to_the_model(fault: Exception) -> None:
     assert await call("read_skill_file", Unreadable(fault), skill="pdf-tools") == (
         "Error: the skill's files cannot be read at the moment."
     )

@@ -15,18 +15,18 @@ from msgspec import Meta
 
 from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.core.actors import CredentialKind
+from quarterdeck.core.call import parse_tags, tags_match, tags_match_weakly
 from quarterdeck.core.errors import ErrorKind, ServiceError
-from quarterdeck.core.etags import matches, matches_weakly, parse_tags
 from quarterdeck.core.ids import parse_id
-from quarterdeck.core.operation import Query
-from quarterdeck.core.queries import MAX_NUMBER, Number
+from quarterdeck.core.operation import MAX_NUMBER, Number, Query
+from quarterdeck.core.pages import MAX_EVENT_ID, PageRequest, PathPageRequest
 from quarterdeck.core.secrets import mint
 from quarterdeck.core.settings import HttpSettings
 from quarterdeck.core.text_types import Moment
 from quarterdeck.http.content_negotiation import accepts_encoding, prefers
 from quarterdeck.http.downloads import byte_span
-from quarterdeck.http.parameters import query_reader
-from quarterdeck.http.request import MAX_EVENT_ID, Request
+from quarterdeck.http.parameters import log_page_reader, query_reader
+from quarterdeck.http.request import Request
 from quarterdeck.http.request_body import decode_json
 from tests.fuzzing import cases
 
@@ -62,8 +62,8 @@ def test_lists_of_tags(text: str) -> None:
     tags = parse_tags(text)
     if tags is not None:
         assert all(tag == "*" or tag.endswith('"') for tag in tags)
-        assert not matches(tags, '"7"') or "*" in tags or '"7"' in text
-        assert matches_weakly(tags, '"7"') >= matches(tags, '"7"')
+        assert not tags_match(tags, '"7"') or "*" in tags or '"7"' in text
+        assert tags_match_weakly(tags, '"7"') >= tags_match(tags, '"7"')
 
 
 @given(written)
@@ -112,9 +112,9 @@ class AllTypes(Query, frozen=True):
 
 
 READERS: dict[str, Callable[[Request], Any]] = {
-    "page": lambda request: request.page_request(cursor_must_exist=True),
-    "log": Request.log_page_request,
-    "path": Request.path_page_request,
+    "page": query_reader(PageRequest),
+    "log": log_page_reader(),
+    "path": query_reader(PathPageRequest),
     "query": query_reader(AllTypes),
 }
 queries = st.lists(

@@ -1,7 +1,7 @@
 """Checks of the parts of an agent. Used for versions of agents and for sessions."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 import msgspec
@@ -14,18 +14,61 @@ from quarterdeck.core.call import Body, Call
 from quarterdeck.models.catalog import ModelCatalog
 from quarterdeck.models.model import ModelFailure
 from quarterdeck.models.output_schema import SchemaChecks, TooCostly
-from quarterdeck.tools.built_in_tools import BUILT_IN_TOOLS
-from quarterdeck.tools.model import ToolSpec
+from quarterdeck.tools.model import BuiltIn, ToolSpec
 
 _MAX_SCHEMA_BYTES = 64 * 1024
 _MAX_SCHEMA_PARTS = 500
-# They are part of each request to the model, and checking larger ones would delay other requests.
+# Client tools are part of each request to the model, and checking larger ones would delay other requests.
 _MAX_TOOLS_BYTES = 256 * 1024
 
 
-def check_json(client_tools: Sequence[ToolSpec], output_schema: dict[str, Any] | None) -> None:
-    """The fields with JSON of any shape. Checked before anything is done with the configuration: encoding what is
-    nested too deeply fails."""
+class Configured(Protocol):
+    """A body with the fields that hold JSON of any shape."""
+
+    @property
+    def client_tools(self) -> Sequence[ToolSpec] | UnsetType: ...
+
+    @property
+    def output_schema(self) -> dict[str, Any] | UnsetType | None: ...
+
+
+async def checked_call(
+    access: Access,
+    checks: SchemaChecks,
+    call: Call[Body],
+    lookup: Lookup[Subject],
+    part: Callable[[Body], Configured | None],
+) -> Call[Body]:
+    """The call with JSON that is checked when its body is read, before the fingerprint of the body is made, which fails
+    for JSON that is nested too deeply. `part`: what the body sets of a configuration.
+
+    The output schema is checked at once, for callers who may make the change: that takes too long for a transaction.
+    Other faults of the request are raised later, at their place in the order of checks."""
+
+    def read_body() -> Body:
+        body = call.read_body()
+        if (found := part(body)) is not None:
+            _check_json(found.client_tools or [], found.output_schema or None)
+        return body
+
+    checked = msgspec.structs.replace(call, read_body=read_body)
+    try:
+        found = part(checked.read_body())
+    except errors.ServiceError:
+        return checked
+    if found is None or not found.output_schema:
+        return checked
+    await access.find(call, lookup)
+    try:
+        fault = await checks.fault(call.owner, found.output_schema)
+    except TooCostly:
+        raise errors.invalid("output_schema takes too long to check. Use smaller patterns.") from None
+    if fault is not None:
+        raise errors.invalid(f"output_schema is no valid JSON Schema: {fault}")
+    return checked
+
+
+def _check_json(client_tools: Sequence[ToolSpec], output_schema: dict[str, Any] | None) -> None:
     try:
         if len(msgspec.json.encode(client_tools)) > _MAX_TOOLS_BYTES:
             raise errors.invalid(f"client_tools are too large. {_MAX_TOOLS_BYTES:,} bytes are allowed.")
@@ -38,30 +81,6 @@ def check_json(client_tools: Sequence[ToolSpec], output_schema: dict[str, Any] |
         _check_parameters(f"parameters of the tool {tool.name}", tool.parameters)
     if output_schema is not None:
         _check_output_schema(output_schema)
-
-
-async def check_output_schema(
-    access: Access,
-    checks: SchemaChecks,
-    call: Call[Body],
-    lookup: Lookup[Subject],
-    schema_of: Callable[[Body], dict[str, Any] | UnsetType | None],
-) -> None:
-    """The part that takes long, so it is done before the transaction of the change, for callers who may make it. Other
-    faults of the request are raised later, at their place in the order of checks."""
-    try:
-        schema = schema_of(call.read_body())
-    except errors.ServiceError:
-        return
-    if not schema:
-        return
-    await access.find(call, lookup)
-    try:
-        fault = await checks.fault(call.owner, schema)
-    except TooCostly:
-        raise errors.invalid("output_schema takes too long to check. Use smaller patterns.") from None
-    if fault is not None:
-        raise errors.invalid(f"output_schema is no valid JSON Schema: {fault}")
 
 
 def check_configuration(models: ModelCatalog, configuration: AgentConfiguration) -> None:
@@ -80,7 +99,7 @@ def check_model(models: ModelCatalog, name: str | None) -> None:
 
 def check_names_free(tools: Sequence[ToolSpec]) -> None:
     for tool in tools:
-        if tool.name in BUILT_IN_TOOLS:
+        if tool.name in set(BuiltIn):
             raise errors.invalid(f"{tool.name} is the name of a built-in tool. Choose another name.")
 
 

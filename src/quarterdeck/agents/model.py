@@ -22,11 +22,10 @@ from quarterdeck.agents.configuration import (
 )
 from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.example_ids import ADA, AGENT, MORNING, WORKSPACE
+from quarterdeck.core.operation import Number
 from quarterdeck.core.text_types import Moment, Name, plain_name
 from quarterdeck.models.model import ModelOptions
 from quarterdeck.tools.model import ToolRule
-
-Number = Annotated[int, Meta(ge=1, le=2**31 - 1, extra_json_schema={"format": "int32"})]
 
 
 class CreateAgentBody(Struct, frozen=True):

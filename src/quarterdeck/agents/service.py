@@ -7,8 +7,8 @@ from uuid import UUID
 
 import msgspec
 
-from quarterdeck.agents import checks, diff, store
-from quarterdeck.agents.configuration import AgentConfiguration, AgentReference, SessionSkill
+from quarterdeck.agents import checks, store
+from quarterdeck.agents.configuration import AgentConfiguration, AgentReference, ConfigurationField, SessionSkill
 from quarterdeck.agents.model import (
     AgentBody,
     AgentDiffBody,
@@ -17,27 +17,30 @@ from quarterdeck.agents.model import (
     AgentVersionPage,
     ChangeAgentBody,
     CreateAgentBody,
+    FieldDiff,
     UsedVersion,
 )
 from quarterdeck.auth.access import Access, Lookup, visible_record, visible_workspace
-from quarterdeck.changes.audit.model import ObjectType
+from quarterdeck.changes.model import ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.connections.servers import service as mcp_servers
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
-from quarterdeck.core.operation import ErrorCase, operation
+from quarterdeck.core.operation import ArchivedQuery, ErrorCase, VersionsQuery, operation
 from quarterdeck.core.pages import PageRequest
-from quarterdeck.core.queries import ArchivedQuery, VersionsQuery
 from quarterdeck.core.versioned import VersionedState, VersionRules
 from quarterdeck.db.database import Connection
 from quarterdeck.models.catalog import ModelCatalog
 from quarterdeck.models.output_schema import SchemaChecks
 from quarterdeck.sandbox.choice import SandboxOffer
 from quarterdeck.skills import service as skills
+from quarterdeck.skills.diff import unified_diff
 
 rules = VersionRules("An agent")
+# Longest sum of both texts. Comparing more would hold the interpreter lock for too long.
+_MAX_DIFF_CHARACTERS = 512 * 1024
 _NAME_TAKEN = ErrorCase(
     "name_taken",
     errors.conflict(rules.name_taken),
@@ -65,12 +68,6 @@ async def create_agent(
     sandbox: SandboxOffer,
     call: Call[CreateAgentBody],
 ) -> Answer[AgentBody]:
-    def read_body() -> CreateAgentBody:
-        body = call.read_body()
-        if body.version is not None:
-            checks.check_json(body.version.client_tools, body.version.output_schema)
-        return body
-
     async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateAgentBody) -> Made:
         agent_id = new_id()
         await _check_name_free(connection, workspace_id, body.name)
@@ -82,14 +79,8 @@ async def create_agent(
             detail["version"] = 1
         return Made.plain(await _shown(connection, workspace_id, agent_id), agent_id, body.name, **detail)
 
-    checked, lookup = msgspec.structs.replace(call, read_body=read_body), visible_workspace(call)
-    await checks.check_output_schema(
-        access,
-        schemas,
-        checked,
-        lookup,
-        lambda body: None if body.version is None else body.version.output_schema,
-    )
+    lookup = visible_workspace(call)
+    checked = await checks.checked_call(access, schemas, call, lookup, lambda body: body.version)
     return await changes.perform(checked, lookup, ObjectType.AGENT, effect)
 
 
@@ -140,7 +131,7 @@ async def change_agent(changes: Changes, call: Call[ChangeAgentBody], agent_id: 
         if rules.needs_free_name(state, new):
             await _check_name_free(connection, workspace_id, new.name)
         if changed:
-            await store.change(connection, workspace_id, agent_id, new.name, new.default_version, archived=new.archived)
+            await store.change(connection, workspace_id, agent_id, new)
         agent = await _shown(connection, workspace_id, agent_id)
         return Made(
             shown=agent, kept=agent, object_id=agent_id, object_name=new.name, detail=changed, changed=bool(changed)
@@ -178,11 +169,6 @@ async def push_agent_version(
 ) -> Answer[AgentVersionBody]:
     """Pushes to one agent queue on the lock of its row."""
 
-    def read_body() -> AgentConfiguration:
-        body = call.read_body()
-        checks.check_json(body.client_tools, body.output_schema)
-        return body
-
     async def effect(connection: Connection, principal: Principal, _: AgentBody, body: AgentConfiguration) -> Made:
         workspace_id = principal.workspace_id
         state = await _locked(connection, workspace_id, agent_id)
@@ -196,8 +182,8 @@ async def push_agent_version(
         assert made is not None
         return Made.plain(made, version_id, state.name, agent_id=str(agent_id), version=number)
 
-    checked, lookup = msgspec.structs.replace(call, read_body=read_body), visible_agent(call, agent_id)
-    await checks.check_output_schema(access, schemas, checked, lookup, lambda body: body.output_schema)
+    lookup = visible_agent(call, agent_id)
+    checked = await checks.checked_call(access, schemas, call, lookup, lambda body: body)
     return await changes.perform(checked, lookup, ObjectType.AGENT_VERSION, effect)
 
 
@@ -241,7 +227,7 @@ async def get_agent_version(access: Access, call: Call[None], agent_id: UUID, ve
 async def diff_agent_versions(access: Access, call: Call[None], agent_id: UUID, query: VersionsQuery) -> AgentDiffBody:
     before, after = await _versions(access, call, agent_id, query.base, query.head)
     # Instructions may have a megabyte.
-    return await asyncio.to_thread(diff.compare, before, after)
+    return await asyncio.to_thread(compare_versions, before, after)
 
 
 async def check_usable(
@@ -269,7 +255,7 @@ async def used_version(connection: Connection, workspace_id: UUID, reference: Ag
 async def used_summaries(
     connection: Connection, workspace_id: UUID, references: Sequence[AgentReference]
 ) -> dict[AgentReference, UsedVersion]:
-    """As `used_version`, for lists. Of the configurations only model, settings and skills are set."""
+    """As `used_version`, for lists: without the fields of the configuration that may be long."""
     return await store.used(connection, workspace_id, references, summaries=True)
 
 
@@ -323,3 +309,31 @@ async def _versions(access: Access, call: Call[None], agent_id: UUID, *numbers: 
         return seen
 
     return await access.find(call, lookup)
+
+
+def compare_versions(base: AgentVersionBody, head: AgentVersionBody) -> AgentDiffBody:
+    fields = []
+    for field in ConfigurationField:
+        before, after = (msgspec.to_builtins(getattr(version, field)) for version in (base, head))
+        if before != after:
+            fields.append(FieldDiff(field, before, after, _diff(field, before, after)))
+    return AgentDiffBody(base.version, head.version, fields)
+
+
+def _diff(field: ConfigurationField, before: Any, after: Any) -> str | None:
+    if not before and not after:
+        return None
+    if isinstance(before, dict | list) or isinstance(after, dict | list):
+        before, after = _json(before), _json(after)
+    elif field is not ConfigurationField.INSTRUCTIONS:
+        return None
+    if len(before or "") + len(after or "") > _MAX_DIFF_CHARACTERS:
+        return None
+    return unified_diff(field, before, after)
+
+
+def _json(value: Any) -> str | None:
+    """Sorted, so that the order of names makes no difference."""
+    if value is None:
+        return None
+    return msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=2).decode() + "\n"

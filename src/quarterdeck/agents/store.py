@@ -10,19 +10,9 @@ from quarterdeck.agents.configuration import AgentConfiguration, AgentReference
 from quarterdeck.agents.model import AgentBody, AgentVersionBody, AgentVersionItem, UsedVersion
 from quarterdeck.core.versioned import VersionedState
 from quarterdeck.db.database import Connection
-from quarterdeck.db.records import (
-    ARCHIVED_FILTERS,
-    Records,
-    VersionPages,
-    as_record,
-    fetch_bool,
-    fetch_record,
-    fetch_rows,
-    fetch_value,
-)
+from quarterdeck.db.records import VersionedRecords, VersionPages, as_record, fetch_record, fetch_rows, fetch_value
 
-_ADD = "INSERT INTO agents (id, workspace_id, name, created_by) VALUES (%s, %s, %s, %s)"
-_AGENTS = Records(
+_AGENTS = VersionedRecords(
     AgentBody,
     table="agents",
     columns="""r.id, r.workspace_id, r.name, nullif(r.latest_version, 0) AS latest_version, r.default_version,
@@ -30,23 +20,10 @@ _AGENTS = Records(
     joins="""JOIN users u ON u.id = r.created_by
         LEFT JOIN agent_versions v
             ON v.agent_id = r.id AND v.version = coalesce(r.default_version, r.latest_version)""",
-    filters=ARCHIVED_FILTERS,
 )
-get, page = _AGENTS.get, _AGENTS.page
-_CHANGE = """
-UPDATE agents
-SET name = %s, default_version = %s, revision = revision + 1,
-    archived_at = CASE WHEN %s THEN coalesce(archived_at, clock_timestamp()) END
-WHERE workspace_id = %s AND id = %s
-"""
-_STATE = """
-SELECT revision, name, latest_version, default_version, archived_at IS NOT NULL AS archived
-FROM agents WHERE workspace_id = %s AND id = %s
-"""
-_LOCK = _STATE + "FOR NO KEY UPDATE"
-_NAME_TAKEN = """
-SELECT EXISTS (SELECT FROM agents WHERE workspace_id = %s AND name = %s AND archived_at IS NULL)
-"""
+add, get, page, change, is_name_taken = _AGENTS.add, _AGENTS.get, _AGENTS.page, _AGENTS.change, _AGENTS.is_name_taken
+lock = _AGENTS.lock
+_STATE = _AGENTS.state_query
 # The caller holds the lock of the agent, and the number is committed with the version: there are no gaps.
 _NUMBER_VERSION = """
 UPDATE agents SET latest_version = latest_version + 1, revision = revision + 1
@@ -71,51 +48,23 @@ SELECT v.id, v.agent_id, v.version, v.configuration, actor(u) AS created_by
 FROM agent_versions v JOIN agents a ON a.id = v.agent_id JOIN users u ON u.id = v.created_by
 WHERE a.workspace_id = %s AND v.agent_id = %s AND v.version = %s
 """
-_USED = """
-SELECT r.agent_id, r.version, a.name, v.version, v.configuration
+# A summary is without the fields that may be long.
+_USED = {
+    is_summary: f"""
+SELECT r.agent_id, r.version AS pinned, a.name, v.version, {configuration} AS configuration
 FROM unnest(%s::uuid[], %s::integer[]) AS r (agent_id, version)
 JOIN agents a ON a.id = r.agent_id AND a.workspace_id = %s
 JOIN agent_versions v ON v.agent_id = a.id AND v.version = coalesce(r.version, a.default_version, a.latest_version)
-"""
-# Without the fields that may be long.
-_USED_SUMMARIES = """
-SELECT r.agent_id, r.version, a.name, v.version,
-       jsonb_build_object('model', v.configuration->'model', 'settings', v.configuration->'settings',
-                          'skills', v.configuration->'skills')
-FROM unnest(%s::uuid[], %s::integer[]) AS r (agent_id, version)
-JOIN agents a ON a.id = r.agent_id AND a.workspace_id = %s
-JOIN agent_versions v ON v.agent_id = a.id AND v.version = coalesce(r.version, a.default_version, a.latest_version)
-"""
-
-
-async def add(connection: Connection, agent_id: UUID, workspace_id: UUID, name: str, user_id: UUID) -> None:
-    await connection.execute(_ADD, (agent_id, workspace_id, name, user_id))
-
-
-async def change(
-    connection: Connection,
-    workspace_id: UUID,
-    agent_id: UUID,
-    name: str,
-    default_version: int | None,
-    *,
-    archived: bool,
-) -> None:
-    await connection.execute(_CHANGE, (name, default_version, archived, workspace_id, agent_id))
-
-
-async def lock(connection: Connection, workspace_id: UUID, agent_id: UUID) -> VersionedState | None:
-    """Locks the agent until the transaction ends."""
-    return await fetch_record(connection, VersionedState, _LOCK, (workspace_id, agent_id))
+"""  # noqa: S608  built from constants
+    for is_summary, configuration in (
+        (False, "v.configuration"),
+        (True, "v.configuration - ARRAY['instructions', 'client_tools', 'tool_policy', 'output_schema']"),
+    )
+}
 
 
 async def state(connection: Connection, workspace_id: UUID, agent_id: UUID) -> VersionedState | None:
     return await fetch_record(connection, VersionedState, _STATE, (workspace_id, agent_id))
-
-
-async def is_name_taken(connection: Connection, workspace_id: UUID, name: str) -> bool:
-    """By an active agent."""
-    return await fetch_bool(connection, _NAME_TAKEN, (workspace_id, name))
 
 
 async def add_version(
@@ -145,13 +94,8 @@ async def version(connection: Connection, workspace_id: UUID, agent_id: UUID, nu
 async def used(
     connection: Connection, workspace_id: UUID, references: Sequence[AgentReference], *, summaries: bool
 ) -> dict[AgentReference, UsedVersion]:
-    """`summaries`: with model, settings and skills only."""
+    """`summaries`: without the fields that may be long."""
     wanted = list(dict.fromkeys(references))
     values = ([one.agent_id for one in wanted], [one.version for one in wanted], workspace_id)
-    rows = await (await connection.execute(_USED_SUMMARIES if summaries else _USED, values)).fetchall()
-    return {
-        AgentReference(agent_id, pinned): UsedVersion(
-            agent_id, name, version, msgspec.convert(configuration, AgentConfiguration)
-        )
-        for agent_id, pinned, name, version, configuration in rows
-    }
+    rows = await fetch_rows(connection, _USED[summaries], values)
+    return {AgentReference(row["agent_id"], row["pinned"]): as_record(UsedVersion, row) for row in rows}

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from quarterdeck.auth.rate_limiter import RateLimiter, RateLimitHeaders, RequestLimit
-from quarterdeck.core import etags
+from quarterdeck.core import call
 from quarterdeck.core.call import Answer
 from quarterdeck.core.errors import ErrorKind, ServiceError
 from quarterdeck.core.operation import Operation
@@ -68,7 +68,7 @@ class Executor:
 
     def _responder(self, operation: Operation) -> Respond:
         handle = bind(operation, self._provided)
-        query_names = frozenset(operation.query_names)
+        query_names = frozenset(query.name for query in operation.queries)
 
         async def respond(scope: Scope, receive: Receive) -> Response:
             check_client(scope, self._settings)
@@ -88,7 +88,7 @@ def _response(operation: Operation, request: Request, result: Result) -> Respons
     answer = result if isinstance(result, Answer) else Answer(msgspec.json.encode(result))
     headers = dict(_REPLAYED) if answer.replayed else {}
     if operation.etag:
-        headers["ETag"] = etags.etag(msgspec.json.decode(answer.body, type=_Revised).revision)
+        headers["ETag"] = call.etag(msgspec.json.decode(answer.body, type=_Revised).revision)
         if operation.method == "GET" and request.has(headers["ETag"]):
             return json_response(b"", _NOT_MODIFIED, headers)
     return json_response(answer.body, operation.success_status, headers)

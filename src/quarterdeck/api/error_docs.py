@@ -34,7 +34,7 @@ _TOO_MANY = ErrorCase(
 )
 _KEY_REUSED = ErrorCase(
     "key_reused",
-    errors.key_reused(),
+    errors.conflict(errors.KEY_REUSED),
     "The Idempotency-Key was already used for a different request.",
     "Use a new key for a new request. A retry must be the same request.",
 )
@@ -122,12 +122,8 @@ def noun(name: str) -> str:
 def _bad_parameter(operation: Operation) -> ErrorCase:
     parameters = [*operation.path_ids, *operation.path_numbers, "Service-Workspace"]
     parameters += [query.name for query in operation.queries]
-    if operation.paged:
-        parameters += ["limit", "after", "order"]
-    if operation.by_path:
-        parameters += ["limit", "after"]
     if operation.log:
-        parameters += ["limit", "after", "Last-Event-ID"]
+        parameters.append("Last-Event-ID")
     if operation.idempotent:
         parameters.append("Idempotency-Key")
     if operation.conditional:

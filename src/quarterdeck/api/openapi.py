@@ -13,20 +13,22 @@ from starlette.types import Receive, Scope
 from quarterdeck.api.endpoint import Respond
 from quarterdeck.api.error_docs import LIMIT_HEADERS, ErrorResponses, noun
 from quarterdeck.api.openapi_parts import (
+    BINARY,
     DESCRIPTION,
     DOWNLOAD_HEADERS,
     EVENT_STREAM_CONTENT,
+    NUMBER,
     PARAMETERS,
     PART_HEADERS,
     RESPONSE_HEADERS,
     SECURITY_SCHEMES,
+    UUID,
     camel_case,
     reference,
 )
 from quarterdeck.core.operation import Operation, Payload, QueryParameter
 from quarterdeck.http.request import BYTES, GZIP
 from quarterdeck.http.responses import JSON, ErrorBody, json_response
-from quarterdeck.http.schemas import BINARY, NUMBER, UUID
 
 Json = dict[str, Any]
 
@@ -119,8 +121,7 @@ def serve_document(document: Json) -> Respond:
 
 def _operation(operation: Operation, ref_of: dict[Any, Json], errors: ErrorResponses) -> Json:
     described: Json = {"operationId": operation.name, "summary": operation.summary}
-    if operation.description:
-        described["description"] = operation.description
+    described["description"] = f"{operation.description}\n\n{_needs(operation)}".strip()
     described["tags"] = [_tag(operation)[0]]
     # In OpenAPI 3.1 the list may name required roles for any type of scheme.
     described["security"] = [{"api_key": list(map(str, operation.permissions))}]
@@ -140,6 +141,14 @@ def _operation(operation: Operation, ref_of: dict[Any, Json], errors: ErrorRespo
         **errors.of(operation),
     }
     return described
+
+
+def _needs(operation: Operation) -> str:
+    """Pages for people do not show the permissions in `security`."""
+    if not operation.permissions:
+        return "Any key or session token will do."
+    permissions = " and ".join(f"`{each}`" for each in operation.permissions)
+    return f"Needs a key with {permissions}{', or a token of the session' if operation.session_token else ''}."
 
 
 def _path_parameters(operations: Iterable[Operation]) -> Json:
@@ -163,9 +172,7 @@ def _parameters(operation: Operation) -> list[Json]:
     shared += ["IfMatch"] if operation.conditional else []
     shared += ["IfNoneMatch"] if _can_be_cached(operation) else []
     shared += ["Range", "IfRange"] if operation.download else []
-    shared += ["Limit", "After", "Order"] if operation.paged else []
-    shared += ["Limit", "AfterPath"] if operation.by_path else []
-    shared += ["Limit", "AfterEvent", "LastEventId"] if operation.log else []
+    shared += ["LastEventId"] if operation.log else []
     return [
         *(reference("parameters", name) for name in path),
         *(_query(query) for query in operation.queries),

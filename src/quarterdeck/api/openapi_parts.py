@@ -3,13 +3,21 @@
 import re
 from typing import Any
 
-from quarterdeck.core.etags import HEADER_PATTERN
-from quarterdeck.core.pages import DEFAULT_LIMIT, MAX_LIMIT
-from quarterdeck.http.request import MAX_EVENT_ID
-from quarterdeck.http.schemas import UUID
+from quarterdeck.core.call import TAGS_PATTERN
+from quarterdeck.core.operation import MAX_NUMBER
+from quarterdeck.core.pages import MAX_EVENT_ID
 from quarterdeck.http.sse import EVENT_STREAM
 
 Json = dict[str, Any]
+
+# Either case is read; the server writes lower case.
+UUID: Json = {
+    "type": "string",
+    "format": "uuid",
+    "pattern": "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$",
+}
+NUMBER: Json = {"type": "integer", "format": "int32", "minimum": 1, "maximum": MAX_NUMBER}
+BINARY: Json = {"type": "string", "format": "binary"}
 
 
 def reference(section: str, name: str) -> Json:
@@ -37,8 +45,8 @@ def _header(name: str, description: str, schema: Json, *, required: bool = False
     return {"name": name, "in": "header", "required": required, "description": description, "schema": schema}
 
 
-def _query(name: str, description: str, schema: Json) -> Json:
-    return {"name": name, "in": "query", "required": False, "description": description, "schema": schema}
+def _response_header(description: str, schema: Json, *, required: bool = False) -> Json:
+    return {"required": required, "description": description, "schema": schema}
 
 
 DESCRIPTION = """\
@@ -89,7 +97,7 @@ PARAMETERS: Json = {
     "IfMatch": _header(
         "If-Match",
         "One or more ETags with their quotes, or `*`. If none is current, nothing is done and the response is 412.",
-        {"type": "string", "pattern": HEADER_PATTERN},
+        {"type": "string", "pattern": TAGS_PATTERN},
     ),
     "IfNoneMatch": _header(
         "If-None-Match", "ETag of the cached response. If it is still current, the response is 304.", {"type": "string"}
@@ -102,32 +110,11 @@ PARAMETERS: Json = {
     "IfRange": _header(
         "If-Range", "ETag of the partial content. If it is not current, Range is ignored.", {"type": "string"}
     ),
-    "Limit": _query(
-        "limit",
-        "Maximum number of items.",
-        {"type": "integer", "format": "int64", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT},
-    ),
-    "After": _query("after", "The `next_cursor` of the previous page. Default: the first page.", UUID),
-    "AfterPath": _query(
-        "after",
-        "The `next_cursor` of the previous page: a path. Default: the first page.",
-        {"type": "string", "maxLength": 1024, "pattern": "^[^\\u0000]*$"},
-    ),
-    "AfterEvent": _query(
-        "after",
-        "ID of the last event read. Default: 0, from the beginning.",
-        {"type": "integer", "format": "int64", "minimum": 0, "maximum": MAX_EVENT_ID},
-    ),
     "LastEventId": _header(
         "Last-Event-ID",
         "Like `after`, which it overrides. Sent by browsers when they reconnect to a stream.",
         # A string, as every header is: tools that test a server against the document send it unchanged.
         {"type": "string", "format": "int64", "pattern": _digits_up_to(MAX_EVENT_ID)},
-    ),
-    "Order": _query(
-        "order",
-        "Newest first (`desc`) or oldest first (`asc`).",
-        {"type": "string", "enum": ["asc", "desc"], "default": "desc"},
     ),
 }
 
@@ -159,71 +146,55 @@ EVENT_STREAM_CONTENT: Json = {
 }
 
 RESPONSE_HEADERS: Json = {
-    "ETag": {
-        "required": True,
-        "description": "Version of the record. Send it as If-Match to change only what you have read.",
-        "schema": {"type": "string", "pattern": '^"[0-9]+"$'},
-    },
-    "X-Request-Id": {
-        "required": True,
-        "description": "Identifies this request in the server's log. Same as in the request if it had a valid one.",
-        "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"},
-    },
-    "Idempotency-Replayed": {
-        "required": False,
-        "description": "Present if this is the saved response of an earlier request with the same Idempotency-Key.",
-        "schema": {"type": "string", "enum": ["true"]},
-    },
-    "RateLimit": {
-        "required": False,
-        "description": "With rate limits: requests left (`r`) and seconds until one more is available (`t`), for the "
+    "ETag": _response_header(
+        "Version of the record. Send it as If-Match to change only what you have read.",
+        {"type": "string", "pattern": '^"[0-9]+"$'},
+        required=True,
+    ),
+    "X-Request-Id": _response_header(
+        "Identifies this request in the server's log. Same as in the request if it had a valid one.",
+        {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"},
+        required=True,
+    ),
+    "Idempotency-Replayed": _response_header(
+        "Present if this is the saved response of an earlier request with the same Idempotency-Key.",
+        {"type": "string", "enum": ["true"]},
+    ),
+    "RateLimit": _response_header(
+        "With rate limits: requests left (`r`) and seconds until one more is available (`t`), for the "
         "credential, the workspace, or both.",
-        "schema": {"type": "string"},
-    },
-    "RateLimit-Policy": {
-        "required": False,
-        "description": "With rate limits: requests (`q`) allowed per window of seconds (`w`).",
-        "schema": {"type": "string"},
-    },
-    "WWW-Authenticate": {
-        "required": False,
-        "description": "The required kind of credential.",
-        "schema": {"type": "string", "enum": ["Bearer"]},
-    },
-    "Retry-After": {
-        "required": False,
-        "description": "Retry after this many seconds.",
-        "schema": {"type": "integer", "minimum": 0},
-    },
+        {"type": "string"},
+    ),
+    "RateLimit-Policy": _response_header(
+        "With rate limits: requests (`q`) allowed per window of seconds (`w`).", {"type": "string"}
+    ),
+    "WWW-Authenticate": _response_header("The required kind of credential.", {"type": "string", "enum": ["Bearer"]}),
+    "Retry-After": _response_header("Retry after this many seconds.", {"type": "integer", "minimum": 0}),
 }
 
 # Headers of a download, whole or partial.
 DOWNLOAD_HEADERS: Json = {
-    "ETag": {
-        "required": True,
-        "description": "SHA-256 of the whole content.",
-        "schema": {"type": "string", "pattern": '^"[0-9a-f]{64}"$'},
-    },
-    "Accept-Ranges": {
-        "required": True,
-        "description": "Range requests are supported.",
-        "schema": {"type": "string", "enum": ["bytes"]},
-    },
-    "Content-Disposition": {
-        "required": True,
-        "description": "Suggested file name.",
-        "schema": {
+    "ETag": _response_header(
+        "SHA-256 of the whole content.", {"type": "string", "pattern": '^"[0-9a-f]{64}"$'}, required=True
+    ),
+    "Accept-Ranges": _response_header(
+        "Range requests are supported.", {"type": "string", "enum": ["bytes"]}, required=True
+    ),
+    "Content-Disposition": _response_header(
+        "Suggested file name.",
+        {
             "type": "string",
             "pattern": "^attachment; filename=\"[A-Za-z0-9._-]+\"(; filename[*]=UTF-8''[A-Za-z0-9._~%-]+)?$",
         },
-    },
+        required=True,
+    ),
 }
 PART_HEADERS: Json = {
-    "Content-Range": {
-        "required": True,
-        "description": "Range of the returned bytes and total size.",
-        "schema": {"type": "string", "pattern": "^bytes [0-9]+-[0-9]+/[0-9]+$"},
-    },
+    "Content-Range": _response_header(
+        "Range of the returned bytes and total size.",
+        {"type": "string", "pattern": "^bytes [0-9]+-[0-9]+/[0-9]+$"},
+        required=True,
+    ),
 }
 
 SECURITY_SCHEMES: Json = {

@@ -3,17 +3,15 @@
 from quarterdeck.agents import service as agents
 from quarterdeck.api_keys import service as api_keys
 from quarterdeck.auth import service as auth
-from quarterdeck.changes.audit import service as audit
+from quarterdeck.changes import audit_log as audit
 from quarterdeck.connections.credentials import service as credentials
 from quarterdeck.connections.servers import service as mcp_servers
 from quarterdeck.core.operation import at
 from quarterdeck.events import http as events_http
 from quarterdeck.files import http as files_http
 from quarterdeck.files import service as files
-from quarterdeck.insights.activity import service as activity
-from quarterdeck.insights.agent_stats import service as agent_stats
-from quarterdeck.insights.usage import service as usage
-from quarterdeck.models import service as models
+from quarterdeck.insights import service as insights
+from quarterdeck.models import catalog as models
 from quarterdeck.runs import action_service as actions
 from quarterdeck.runs import service as runs
 from quarterdeck.session_files import http as session_files_http
@@ -76,7 +74,7 @@ OPERATIONS = (
     at("GET", "/v1/agents/{agent_id}/versions", agents.list_agent_versions),
     at("GET", "/v1/agents/{agent_id}/versions/{version}", agents.get_agent_version),
     at("GET", "/v1/agents/{agent_id}/diff", agents.diff_agent_versions),
-    at("GET", "/v1/agents/{agent_id}/stats", agent_stats.get_agent_stats),
+    at("GET", "/v1/agents/{agent_id}/stats", insights.get_agent_stats),
     at("POST", "/v1/mcp-servers", mcp_servers.create_mcp_server),
     at("GET", "/v1/mcp-servers", mcp_servers.list_mcp_servers),
     at("GET", "/v1/mcp-servers/{mcp_server_id}", mcp_servers.get_mcp_server),
@@ -90,8 +88,8 @@ OPERATIONS = (
     at("GET", "/v1/workspace", workspaces.get_workspace),
     at("PATCH", "/v1/workspace", workspaces.change_workspace),
     at("GET", "/v1/members", workspaces.list_members),
-    at("GET", "/v1/activity", activity.get_activity),
-    at("GET", "/v1/usage", usage.get_usage),
+    at("GET", "/v1/activity", insights.get_activity),
+    at("GET", "/v1/usage", insights.get_usage),
     at("GET", "/v1/audit-events", audit.list_audit_events),
     at("GET", "/v1/credentials", credentials.list_credentials),
     at("POST", "/v1/credentials", credentials.create_credential),

@@ -1,6 +1,5 @@
 """API keys: request bodies, response bodies and stored records."""
 
-from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
@@ -58,20 +57,6 @@ class RotatedKey(Struct, frozen=True):
     lineage_id: UUID
     is_replaced: bool
     has_ended: bool
-
-
-class NewApiKey(Struct, frozen=True):
-    """A key to be stored."""
-
-    id: UUID
-    workspace_id: UUID
-    lineage_id: UUID
-    label: str
-    prefix: str
-    secret_hash: bytes
-    permissions: list[Permission]
-    created_by: UUID
-    expires_at: datetime | None
 
 
 # Truncated: a complete secret would trigger secret scanners.

@@ -7,21 +7,13 @@ from uuid import UUID
 import msgspec
 
 from quarterdeck.api_keys import rules, store
-from quarterdeck.api_keys.model import (
-    ApiKeyBody,
-    ApiKeyPage,
-    CreateApiKeyBody,
-    CreatedApiKeyBody,
-    NewApiKey,
-    RotateApiKeyBody,
-)
-from quarterdeck.auth.access import Access, Hold, block_credentials, visible_record, visible_workspace
-from quarterdeck.changes.audit.model import ObjectType
+from quarterdeck.api_keys.model import ApiKeyBody, ApiKeyPage, CreateApiKeyBody, CreatedApiKeyBody, RotateApiKeyBody
+from quarterdeck.auth.access import Access, Hold, lock_credentials, visible_record, visible_workspace
+from quarterdeck.changes.model import ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors, secrets
 from quarterdeck.core.actors import CredentialKind, Permission, Principal
 from quarterdeck.core.call import Answer, Call
-from quarterdeck.core.ids import new_id
 from quarterdeck.core.operation import ErrorCase, operation
 from quarterdeck.core.pages import PageRequest
 from quarterdeck.core.settings import KeySettings
@@ -107,7 +99,7 @@ async def rotate_api_key(
     key."""
 
     async def effect(connection: Connection, principal: Principal, old: ApiKeyBody, body: RotateApiKeyBody) -> Made:
-        await block_credentials(connection, [old.id])
+        await lock_credentials(connection, [old.id])
         locked = await store.lock(connection, principal.workspace_id, old.id)
         rules.check_rotatable(locked)
         max_days = await store.max_days(connection, principal.workspace_id)
@@ -147,21 +139,8 @@ async def issue_api_key(
 ) -> CreatedApiKeyBody:
     """Create and store a key. The calling function has checked the permission."""
     secret = secrets.mint(CredentialKind.API_KEY, environment)
-    api_key_id = new_id()
-    key = NewApiKey(
-        id=api_key_id,
-        workspace_id=workspace_id,
-        lineage_id=lineage_id or api_key_id,
-        label=body.label,
-        prefix=secret.prefix,
-        secret_hash=secret.hash,
-        permissions=rules.ordered(body.permissions),
-        created_by=created_by,
-        expires_at=body.expires_at,
-    )
-    await store.add(connection, key)
-    stored = await store.get(connection, workspace_id, api_key_id)
-    assert stored is not None
+    body = msgspec.structs.replace(body, permissions=rules.ordered(body.permissions))
+    stored = await store.add(connection, workspace_id, created_by, secret, body, lineage_id)
     return CreatedApiKeyBody(**msgspec.structs.asdict(stored), secret=secret.text)
 
 
@@ -174,21 +153,12 @@ async def issue_api_key(
     idempotent=True,
 )
 async def revoke_api_key(changes: Changes, call: Call[None], api_key_id: UUID) -> Answer[ApiKeyBody]:
-    """Takes effect at once. Idempotent."""
-
     async def effect(connection: Connection, principal: Principal, key: ApiKeyBody, _: None) -> Made:
-        await block_credentials(connection, [key.id])
+        await lock_credentials(connection, [key.id])
         changed = await store.revoke(connection, principal.workspace_id, key.id)
         revoked = await store.get(connection, principal.workspace_id, key.id)
         assert revoked is not None
-        return Made(
-            shown=revoked,
-            kept=revoked,
-            object_id=key.id,
-            object_name=key.label,
-            detail={"label": key.label},
-            changed=changed,
-        )
+        return Made.plain(revoked, key.id, key.label, changed, label=key.label)
 
     return await changes.perform(
         call, visible_record(call, "API key", store.get, api_key_id), ObjectType.API_KEY, effect, hold=Hold.EXCLUSIVE
@@ -200,7 +170,7 @@ async def revoke_keys_of(connection: Connection, workspace_id: UUID, user_id: UU
     revoked: list[UUID] = []
     # Repeated: while this waits for transactions of a key, that key can create another one.
     while active := await store.active_of_user(connection, workspace_id, user_id):
-        await block_credentials(connection, active)
+        await lock_credentials(connection, active)
         revoked += await store.revoke_all(connection, workspace_id, active)
     return revoked
 

@@ -2,16 +2,15 @@
 
 from uuid import UUID
 
-from msgspec.structs import astuple
-
-from quarterdeck.api_keys.model import ApiKeyBody, NewApiKey, RotatedKey
-from quarterdeck.core.ids import LOWEST_ID
+from quarterdeck.api_keys.model import ApiKeyBody, CreateApiKeyBody, RotatedKey
+from quarterdeck.core.ids import LOWEST_ID, new_id
+from quarterdeck.core.secrets import Secret
 from quarterdeck.db.database import Connection
 from quarterdeck.db.records import Records, fetch_column, fetch_record, fetch_value
 
 _ADD = """
 INSERT INTO api_keys
-    (id, workspace_id, lineage_id, label, prefix, secret_hash, permissions, created_by, expires_at)
+    (id, workspace_id, lineage_id, created_by, label, prefix, secret_hash, permissions, expires_at)
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
 _OF_USER = "of one user"
@@ -49,8 +48,22 @@ UPDATE api_keys SET revoked_at = clock_timestamp() WHERE workspace_id = %s AND i
 """
 
 
-async def add(connection: Connection, key: NewApiKey) -> None:
-    await connection.execute(_ADD, astuple(key))
+async def add(
+    connection: Connection,
+    workspace_id: UUID,
+    created_by: UUID,
+    secret: Secret,
+    body: CreateApiKeyBody,
+    lineage_id: UUID | None = None,
+) -> ApiKeyBody:
+    """`lineage_id`: the first key of its chain of rotations. None: this one."""
+    key_id = new_id()
+    owner = (key_id, workspace_id, lineage_id or key_id, created_by)
+    values = (body.label, secret.prefix, secret.hash, body.permissions, body.expires_at)
+    await connection.execute(_ADD, (*owner, *values))
+    stored = await get(connection, workspace_id, key_id)
+    assert stored is not None
+    return stored
 
 
 async def max_days(connection: Connection, workspace_id: UUID) -> int | None:

@@ -100,7 +100,7 @@ class Access:
 
 
 # Before keys or tokens are revoked: waits for transactions that use them, and keeps new ones from starting.
-block_credentials = store.block
+lock_credentials = store.block
 # For callers that were admitted earlier.
 find_principals = store.find_principals
 

@@ -19,8 +19,6 @@ from quarterdeck.db.database import Connection
     session_token=True,
 )
 async def whoami(access: Access, call: Call[None]) -> CallerBody:
-    """Open to every valid credential. Needs no permission."""
-
     async def lookup(_: Connection, principal: Principal) -> None:
         if call.workspace_id not in (None, principal.workspace_id):
             raise errors.not_found("workspace")

@@ -19,15 +19,11 @@ FROM find_principals(%b) p
 _CALLER_OF = "SELECT caller FROM caller_of(%s, %s)"
 # Advisory locks instead of row locks: shared row locks are granted to newcomers before a waiting exclusive lock, so a
 # key in constant use could never be revoked.
-_HOLD_API_KEYS = """
-SELECT pg_advisory_xact_lock_shared(credential_lock(id)) FROM api_keys WHERE secret_hash = %s
-"""
-_HOLD_SESSION_TOKENS = """
+_HOLD_API_KEY = "SELECT pg_advisory_xact_lock_shared(credential_lock(id)) FROM api_keys WHERE secret_hash = %s"
+_HOLD_API_KEY_EXCLUSIVELY = "SELECT pg_advisory_xact_lock(credential_lock(id)) FROM api_keys WHERE secret_hash = %s"
+_HOLD_SESSION_TOKEN = """
 SELECT pg_advisory_xact_lock_shared(credential_lock(api_key_id)), pg_advisory_xact_lock_shared(credential_lock(id))
 FROM session_tokens WHERE secret_hash = %s
-"""
-_HOLD_API_KEYS_EXCLUSIVELY = """
-SELECT pg_advisory_xact_lock(credential_lock(id)) FROM api_keys WHERE secret_hash = %s
 """
 _BLOCK = """
 SELECT pg_advisory_xact_lock(credential_lock(id)) FROM (SELECT id FROM unnest(%s::uuid[]) AS id ORDER BY id) AS sorted
@@ -52,9 +48,9 @@ async def hold(connection: Connection, credential: Credential, *, exclusive: boo
     a revocation that was committed during the wait. `exclusive` is for operations that may revoke the calling key: two
     transactions that first shared the lock and then both wanted it exclusively would deadlock."""
     if credential.kind is CredentialKind.SESSION_TOKEN:
-        query = _HOLD_SESSION_TOKENS
+        query = _HOLD_SESSION_TOKEN
     else:
-        query = _HOLD_API_KEYS_EXCLUSIVELY if exclusive else _HOLD_API_KEYS
+        query = _HOLD_API_KEY_EXCLUSIVELY if exclusive else _HOLD_API_KEY
     await connection.execute(query, (credential.secret_hash,))
 
 

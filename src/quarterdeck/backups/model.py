@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from uuid import UUID
 
 from msgspec import Struct
+
+from quarterdeck.blobs.model import Blob
 
 # Called with the bytes done and the total, which may be an estimate.
 Progress = Callable[[int, int], None]
@@ -30,9 +31,7 @@ class TableEntry(Struct, frozen=True):
         return table_file(self.name)
 
 
-class BlobEntry(Struct, frozen=True):
-    sha256: str
-    generation: UUID
+class BlobEntry(Blob, frozen=True):
     bytes: int
 
     @property

@@ -67,19 +67,18 @@ class Restore:
 
     async def _put_blob(self, blob: BlobEntry, if_it_fails: ExitStack, progress: Progress) -> None:
         try:
-            with self._blobs.open(blob.sha256, blob.generation):
-                pass
+            next(self._blobs.pieces(blob), None)
         except FileNotFoundError:
             if_it_fails.callback(self._delete_blob, blob)
         with open_spool(self._spool) as copy:
             for piece in self._counted(blob, progress):
                 copy.write(piece)
-            await self._blobs.put(blob.sha256, blob.generation, copy)
+            await self._blobs.put_all({blob: copy})
 
     def _delete_blob(self, blob: BlobEntry) -> None:
         # The error that ended the restore is reported, not this one.
         with suppress(Exception):
-            asyncio.run(self._blobs.delete(blob.sha256, blob.generation))
+            asyncio.run(self._blobs.delete(blob))
 
     def _add_keys(self, if_it_fails: ExitStack) -> None:
         """Keys that the file has stay first: the first key encrypts, and every key decrypts."""

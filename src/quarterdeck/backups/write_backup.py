@@ -22,8 +22,6 @@ from quarterdeck.db import table_data
 from quarterdeck.db.migrate import applied_migrations, check_known, may_migrate
 from quarterdeck.db.roles import OwnConnection
 
-_PIECE_BYTES = 256 * 1024
-
 
 def write_backup(url: str, path: Path, blobs: BlobStore, key_file: Path | None, progress: Progress) -> BackupManifest:
     """`key_file` holds the encryption keys; None leaves them out."""
@@ -78,7 +76,8 @@ class _Steps:
 
     def copy_blob(self, entry: BlobEntry) -> BlobEntry:
         try:
-            written = self._writer.add(entry.file, self._counted(self._read(entry), entry.bytes), compress=False)
+            pieces = self._counted(self._blobs.pieces(entry), entry.bytes)
+            written = self._writer.add(entry.file, pieces, compress=False)
         except FileNotFoundError as fault:
             raise BackupError(
                 f"The blob {entry.sha256} is missing in the blob store. Check QUARTERDECK_BLOB_STORE_URL or --data."
@@ -88,11 +87,6 @@ class _Steps:
         if (written.bytes, written.sha256) != (entry.bytes, entry.sha256):
             raise BackupError(f"The blob {entry.sha256} in the blob store is damaged.")
         return entry
-
-    def _read(self, entry: BlobEntry) -> Iterator[bytes]:
-        with self._blobs.open(entry.sha256, entry.generation) as source:
-            while piece := source.read(_PIECE_BYTES):
-                yield piece
 
     def _counted(self, pieces: Iterator[bytes], expected_bytes: int) -> Iterator[bytes]:
         self._left_bytes -= expected_bytes

@@ -6,21 +6,22 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Self
+from typing import IO, TYPE_CHECKING
 from uuid import UUID
 
 import obstore
 from obstore.exceptions import BaseError
 from obstore.store import LocalStore, ObjectStore, from_url
 
-from quarterdeck.blobs.model import PIECE_BYTES, Blob, Source
+from quarterdeck.blobs.model import PIECE_BYTES, Blob
 from quarterdeck.core import errors
 from quarterdeck.core.settings import BlobSettings, SettingsError
 
 if TYPE_CHECKING:
+    from obstore import GetResult
     from obstore.store import ClientConfig, RetryConfig
 
 _FILE_SCHEME = "file://"
@@ -58,12 +59,9 @@ class BlobStore:
         # Subfolders whose directory entries are on the disk.
         self._synced: set[str] = set()
 
-    async def put(self, sha256: str, generation: UUID, content: IO[bytes]) -> None:
-        """Returns when the content would survive a power cut. The row that names it is committed after this."""
-        await self.put_all({Blob(sha256, generation): content})
-
     async def put_all(self, contents: Mapping[Blob, IO[bytes]]) -> None:
-        """As `put`. After an error, some of them may be stored."""
+        """Returns when the contents would survive a power cut. The rows that name them are committed after this. After
+        an error, some of them may be stored."""
         for content in contents.values():
             content.seek(0)
         if self._folder is not None:
@@ -73,9 +71,7 @@ class BlobStore:
 
         async def upload(blob: Blob, content: IO[bytes]) -> None:
             async with slots:
-                await obstore.put_async(
-                    self._store, _name(blob.sha256, blob.generation), content, max_concurrency=_PARTS_AT_ONCE
-                )
+                await obstore.put_async(self._store, _name(blob), content, max_concurrency=_PARTS_AT_ONCE)
 
         # Not a TaskGroup, which would hide the error in a group. All have ended before the caller closes the contents.
         for result in await asyncio.gather(*(upload(*one) for one in contents.items()), return_exceptions=True):
@@ -98,7 +94,7 @@ class BlobStore:
         # Opened first: it reports errors since then.
         with _opened(folder) as descriptor:
             for blob, content in contents.items():
-                path = f"{folder}/{_name(blob.sha256, blob.generation)}"
+                path = f"{folder}/{_name(blob)}"
                 with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666), "wb") as file:
                     shutil.copyfileobj(content, file, PIECE_BYTES)
                     file.flush()
@@ -110,10 +106,10 @@ class BlobStore:
         for parent in parents:
             _sync(parent)
 
-    async def read(self, sha256: str, generation: UUID, start: int, end: int) -> bytes:
+    async def read(self, blob: Blob, start: int, end: int) -> bytes:
         """One piece of a blob. Pieces are fetched one by one, so that a slow reader holds one piece and no
         connection to the store. Raises FileNotFoundError if there is no such blob."""
-        name = _name(sha256, generation)
+        name = _name(blob)
         for store in self._stores[:-1]:
             with suppress(FileNotFoundError):
                 return await store._read(name, start, end)
@@ -123,34 +119,40 @@ class BlobStore:
         with _reported():
             return bytes(await obstore.get_range_async(self._store, name, start=start, end=end))
 
-    def open(self, sha256: str, generation: UUID) -> AbstractContextManager[Source]:
-        """Reading blocks, so use it in a thread. Raises FileNotFoundError if there is no such blob."""
-        name = _name(sha256, generation)
+    def pieces(self, blob: Blob) -> Iterator[bytes]:
+        """The whole blob. Reading blocks, so use it in a thread. Raises FileNotFoundError if there is no such blob."""
+        name = _name(blob)
         for store in self._stores[:-1]:
             with suppress(FileNotFoundError):
-                return store._open(name)
-        return self._stores[-1]._open(name)
+                found = store._open(name)
+                break
+        else:
+            found = self._stores[-1]._open(name)
+        yield from found
 
-    def _open(self, name: str) -> AbstractContextManager[Source]:
-        # Text instead of a Path, which takes longer than opening a small file.
-        return _Download(self._store, name) if self._folder is None else open(f"{self._folder}/{name}", "rb")
+    def _open(self, name: str) -> Iterator[bytes]:
+        if self._folder is not None:
+            # Text instead of a Path, which takes longer than opening a small file.
+            return _file_pieces(open(f"{self._folder}/{name}", "rb"))
+        with _reported():
+            return _downloaded_pieces(obstore.get(self._store, name))
 
     @property
     def is_remote(self) -> bool:
         """Whether blobs come over a network, so that several are fetched at a time."""
         return self._folder is None
 
-    async def delete(self, sha256: str, generation: UUID) -> None:
+    async def delete(self, blob: Blob) -> None:
         # An earlier deletion may have been interrupted after this step, or the blob is only in one of the stores.
         with _reported(), suppress(FileNotFoundError):
-            await obstore.delete_async(self._store, _name(sha256, generation))
+            await obstore.delete_async(self._store, _name(blob))
         if self._fallback is not None:
-            await self._fallback.delete(sha256, generation)
+            await self._fallback.delete(blob)
 
-    async def size(self, sha256: str, generation: UUID) -> int | None:
+    async def size(self, blob: Blob) -> int | None:
         """In bytes; None if there is no such blob here. The fallback is not asked."""
         with _reported(), suppress(FileNotFoundError):
-            return (await obstore.head_async(self._store, _name(sha256, generation)))["size"]
+            return (await obstore.head_async(self._store, _name(blob)))["size"]
         return None
 
     async def sizes(self, first_byte: int) -> dict[Blob, int]:
@@ -161,26 +163,16 @@ class BlobStore:
         return {Blob(name["sha256"], UUID(name["generation"])): size for name, size in named if name is not None}
 
 
-class _Download:
-    """Reads a stream of pieces like a file. Holds one piece."""
+def _file_pieces(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        while piece := file.read(PIECE_BYTES):
+            yield piece
 
-    def __init__(self, store: ObjectStore, name: str) -> None:
-        with _reported():
-            self._pieces = iter(obstore.get(store, name).stream(PIECE_BYTES))
-        self._piece = memoryview(b"")
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def read(self, size: int, /) -> bytes:
-        if not self._piece:
-            with _reported():
-                self._piece = memoryview(next(self._pieces, b""))
-        taken, self._piece = self._piece[:size], self._piece[size:]
-        return bytes(taken)
+def _downloaded_pieces(download: "GetResult") -> Iterator[bytes]:
+    with _reported():
+        for piece in download.stream(PIECE_BYTES):
+            yield bytes(piece)
 
 
 @contextmanager
@@ -217,9 +209,9 @@ def _in_folder(folder: Path, fallback: BlobStore | None) -> BlobStore:
     return BlobStore(LocalStore(folder), folder, fallback)
 
 
-def _name(sha256: str, generation: UUID) -> str:
+def _name(blob: Blob) -> str:
     # Subfolders by two characters, so that no directory has too many files.
-    return f"{sha256[:2]}/{sha256}.{generation.hex}"
+    return f"{blob.sha256[:2]}/{blob.sha256}.{blob.generation.hex}"
 
 
 def _sync(folder: str) -> None:

@@ -26,6 +26,5 @@ class Source(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-def sha256_range(first_byte: int) -> tuple[bytes, bytes]:
-    """The first and the last SHA-256 with this first byte."""
-    return bytes([first_byte]) + bytes(31), bytes([first_byte]) + b"\xff" * 31
+class DamagedBlob(Exception):
+    """The store has another content than the SHA-256 says."""

@@ -1,22 +1,27 @@
 """Stores contents as blobs, and reads them."""
 
+import asyncio
+import hashlib
 import tempfile
-from collections.abc import AsyncGenerator, Hashable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO
-from uuid import UUID
 
 from msgspec import Struct
 
 from quarterdeck.blobs import store
 from quarterdeck.blobs.blob_store import BlobStore
-from quarterdeck.blobs.model import Blob
+from quarterdeck.blobs.model import Blob, DamagedBlob
 from quarterdeck.core import errors
-from quarterdeck.core.ids import new_id
 from quarterdeck.db.database import Connection, Database
 
 # How much of a download is in memory at a time.
 _PIECE_BYTES = 256 * 1024
+# So that many rows do not keep the event loop busy.
+_FIND_BATCH = 1_000
+# Blobs that are read at the same time, for one caller.
+_READS_AT_ONCE = 8
 
 
 class NewBlob(Struct, frozen=True):
@@ -31,31 +36,50 @@ async def put(database: Database, blobs: BlobStore, contents: Mapping[str, NewBl
     may have come between the row and the content."""
     if not contents:
         return
-
-    async def touch(connection: Connection) -> list[Blob]:
-        sha256s = [bytes.fromhex(sha256) for sha256 in contents]
-        return await store.touch(
-            connection, sha256s, [new_id() for _ in contents], [one.bytes for one in contents.values()]
-        )
-
-    touched = await database.statement(touch, repeatable=True, owner=owner)
+    sizes = {sha256: one.bytes for sha256, one in contents.items()}
+    touched = await database.statement(lambda one: store.touch(one, sizes), repeatable=True, owner=owner)
     await blobs.put_all({blob: contents[blob.sha256].content for blob in touched})
 
 
-async def find(connection: Connection, sha256s: Iterable[str]) -> dict[str, Blob]:
+async def find(connection: Connection, sha256s: Sequence[str]) -> dict[str, Blob]:
     """The blobs that have a row, by SHA-256 in hex."""
-    found = await store.find(connection, [bytes.fromhex(sha256) for sha256 in sha256s])
-    return {blob.sha256: blob for blob in found}
+    found: dict[str, Blob] = {}
+    for start in range(0, len(sha256s), _FIND_BATCH):
+        batch = await store.find(connection, sha256s[start : start + _FIND_BATCH])
+        found |= {blob.sha256: blob for blob in batch}
+    return found
 
 
-async def pieces(blobs: BlobStore, blob: Blob, start: int, end: int) -> AsyncGenerator[bytes, None]:
-    """The bytes `start` to `end` of a blob that a row refers to. A reader holds one piece, however slow it is."""
+async def pieces(blobs: BlobStore, blob: Blob, size: int, start: int, end: int) -> AsyncGenerator[bytes, None]:
+    """The bytes `start` to `end` of a blob of `size` bytes that a row refers to. A reader holds one piece, however slow
+    it is. The last piece of a whole blob is returned only if the SHA-256 is right."""
+    digest = hashlib.sha256() if end - start == size else None
     for at in range(start, end, _PIECE_BYTES):
+        stop = min(at + _PIECE_BYTES, end)
         try:
-            piece = await blobs.read(blob.sha256, blob.generation, at, min(at + _PIECE_BYTES, end))
+            piece = await blobs.read(blob, at, stop)
         except FileNotFoundError as fault:
             raise errors.internal() from fault
+        if digest is not None:
+            digest.update(piece)
+            if stop == end and digest.hexdigest() != blob.sha256:
+                raise errors.internal() from DamagedBlob(blob.sha256)
         yield piece
+
+
+async def read_all(
+    database: Database, blobs: BlobStore, sizes: Mapping[str, int], owner: Hashable = None
+) -> dict[str, bytes]:
+    """The contents of whole blobs that rows refer to, by SHA-256. They are in memory together."""
+    found = await database.read(lambda connection: find(connection, list(sizes)), owner=owner)
+    slots = asyncio.Semaphore(_READS_AT_ONCE)
+
+    async def read(sha256: str, size: int) -> bytes:
+        async with slots:
+            return b"".join([piece async for piece in pieces(blobs, found[sha256], size, 0, size)])
+
+    contents = await asyncio.gather(*(read(sha256, size) for sha256, size in sizes.items()))
+    return dict(zip(sizes, contents, strict=True))
 
 
 # Deletes blobs that nothing refers to.
@@ -74,20 +98,13 @@ async def sweep_blobs(database: Database, blobs: BlobStore, orphan_hours: int) -
             await store.condemn(connection, sha256)
         return len(condemned)
 
-    async def find_condemned(connection: Connection) -> list[tuple[bytes, UUID]]:
-        return await store.condemned(connection, _SWEEP_BATCH)
-
     while await database.transaction(condemn, repeatable=True):
         pass
     removed = 0
-    while condemned := await database.read(find_condemned):
-        for sha256, generation in condemned:
-            await blobs.delete(sha256.hex(), generation)
-
-            async def forget(connection: Connection, sha256: bytes = sha256, generation: UUID = generation) -> None:
-                await store.forget(connection, sha256, generation)
-
-            await database.transaction(forget, repeatable=True)
+    while condemned := await database.read(lambda one: store.condemned(one, _SWEEP_BATCH)):
+        for blob in condemned:
+            await blobs.delete(blob)
+            await database.statement(partial(store.forget, blob=blob), repeatable=True)
         removed += len(condemned)
     return removed
 

@@ -1,17 +1,24 @@
 """SQL for blobs. A blob is in use while a row refers to it; `sweep_blobs` deletes unused ones."""
 
-from collections.abc import Sequence
-from uuid import UUID
+from collections.abc import Mapping, Sequence
 
-from quarterdeck.blobs.model import Blob, StoredBlob, sha256_range
+import msgspec
+
+from quarterdeck.blobs.model import Blob, StoredBlob
 from quarterdeck.db.database import Connection
+from quarterdeck.db.records import Values, fetch_bool, fetch_column, fetch_int
 
+# JSON texts instead of arrays: psycopg takes long to write arrays of many values.
 _TOUCH = """
-INSERT INTO blobs (sha256, generation, bytes) SELECT * FROM unnest(%s::bytea[], %s::uuid[], %s::bigint[])
+INSERT INTO blobs (sha256, generation, bytes)
+SELECT decode(one.key, 'hex'), gen_random_uuid(), one.value::bigint FROM json_each_text(%s::json) AS one
 ON CONFLICT (sha256) DO UPDATE SET touched_at = clock_timestamp()
 RETURNING sha256, generation
 """
-_FIND = "SELECT sha256, generation FROM blobs WHERE sha256 = ANY (%s)"
+_FIND = """
+SELECT sha256, generation FROM blobs
+WHERE sha256 = ANY (ARRAY(SELECT decode(one, 'hex') FROM json_array_elements_text(%s::json) AS one))
+"""
 # db/functions/blobs.sql names all tables that refer to blobs. Foreign keys keep a blob that is missed there.
 _OLD = """
 SELECT b.sha256 FROM blobs b
@@ -36,24 +43,18 @@ _BETWEEN = "SELECT sha256, generation, bytes FROM blobs WHERE sha256 BETWEEN %s 
 _TOUCH_STORED = "UPDATE blobs SET touched_at = clock_timestamp() WHERE sha256 = %s AND generation = %s"
 
 
-async def touch(
-    connection: Connection, sha256s: Sequence[bytes], generations: Sequence[UUID], sizes: Sequence[int]
-) -> list[Blob]:
-    """The blobs under which contents are or will be stored, with the given generations where there was no row. The
-    contents must be distinct. Sorted, so that two transactions do not wait for each other."""
-    rows = sorted(zip(sha256s, generations, sizes, strict=True))
-    values = [list(column) for column in zip(*rows, strict=True)] or [[], [], []]
-    found = await (await connection.execute(_TOUCH, values)).fetchall()
-    return [Blob(sha256.hex(), generation) for sha256, generation in found]
+async def touch(connection: Connection, sizes: Mapping[str, int]) -> list[Blob]:
+    """The blobs under which contents are or will be stored, with new generations where there was no row. Sorted, so
+    that two transactions do not wait for each other."""
+    return await _fetch_blobs(connection, _TOUCH, (msgspec.json.encode(dict(sorted(sizes.items()))).decode(),))
 
 
-async def find(connection: Connection, sha256s: Sequence[bytes]) -> list[Blob]:
-    rows = await (await connection.execute(_FIND, (list(sha256s),))).fetchall()
-    return [Blob(sha256.hex(), generation) for sha256, generation in rows]
+async def find(connection: Connection, sha256s: Sequence[str]) -> list[Blob]:
+    return await _fetch_blobs(connection, _FIND, (msgspec.json.encode(sha256s).decode(),))
 
 
 async def old(connection: Connection, hours: int, count: int) -> list[bytes]:
-    return [row[0] for row in await (await connection.execute(_OLD, (hours, count))).fetchall()]
+    return await fetch_column(connection, _OLD, (hours, count))
 
 
 async def lock_unused(connection: Connection, sha256: bytes, hours: int) -> bool:
@@ -61,31 +62,29 @@ async def lock_unused(connection: Connection, sha256: bytes, hours: int) -> bool
     if (await connection.execute(_LOCK_OLD, (sha256, hours))).rowcount != 1:
         return False
     # A statement of its own: it must see a reference that was committed while the lock was waited for.
-    row = await (await connection.execute(_IN_USE, (sha256,))).fetchone()
-    return row is not None and not row[0]
+    return not await fetch_bool(connection, _IN_USE, (sha256,))
 
 
 async def condemn(connection: Connection, sha256: bytes) -> None:
     await connection.execute(_CONDEMN, (sha256,))
 
 
-async def condemned(connection: Connection, count: int) -> list[tuple[bytes, UUID]]:
-    return [(row[0], row[1]) for row in await (await connection.execute(_CONDEMNED, (count,))).fetchall()]
+async def condemned(connection: Connection, count: int) -> list[Blob]:
+    return await _fetch_blobs(connection, _CONDEMNED, (count,))
 
 
-async def forget(connection: Connection, sha256: bytes, generation: UUID) -> None:
-    await connection.execute(_FORGET, (sha256, generation))
+async def forget(connection: Connection, blob: Blob) -> None:
+    await connection.execute(_FORGET, (bytes.fromhex(blob.sha256), blob.generation))
 
 
 async def total_bytes(connection: Connection) -> int:
-    row = await (await connection.execute(_BYTES)).fetchone()
-    assert row is not None
-    return int(row[0])
+    return await fetch_int(connection, _BYTES)
 
 
 async def starting_with(connection: Connection, first_byte: int) -> list[StoredBlob]:
     """All blobs whose SHA-256 has this first byte."""
-    rows = await (await connection.execute(_BETWEEN, sha256_range(first_byte))).fetchall()
+    first, last = bytes([first_byte]) + bytes(31), bytes([first_byte]) + b"\xff" * 31
+    rows = await (await connection.execute(_BETWEEN, (first, last))).fetchall()
     return [StoredBlob(Blob(sha256.hex(), generation), size) for sha256, generation, size in rows]
 
 
@@ -96,5 +95,9 @@ async def touch_stored(connection: Connection, blob: Blob) -> bool:
 
 
 async def is_used(connection: Connection, blob: Blob) -> bool:
-    row = await (await connection.execute(_IN_USE, (bytes.fromhex(blob.sha256),))).fetchone()
-    return row is not None and bool(row[0])
+    return await fetch_bool(connection, _IN_USE, (bytes.fromhex(blob.sha256),))
+
+
+async def _fetch_blobs(connection: Connection, query: str, values: Values) -> list[Blob]:
+    rows = await (await connection.execute(query, values)).fetchall()
+    return [Blob(sha256.hex(), generation) for sha256, generation in rows]

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from quarterdeck.auth.access import Access, Hold, Lookup
 from quarterdeck.changes import store
-from quarterdeck.changes.audit.model import Change, ObjectType
-from quarterdeck.changes.audit.service import record_change
+from quarterdeck.changes.audit_log import record_change
+from quarterdeck.changes.model import Change, ObjectType
 from quarterdeck.changes.store import Claim
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Principal, without_emails
@@ -40,8 +40,10 @@ class Made(Struct, frozen=True, kw_only=True):
     changed: bool = True
 
     @classmethod
-    def plain(cls, shown: Struct, object_id: UUID, object_name: str | None = None, **detail: object) -> "Made":
-        return cls(shown=shown, kept=shown, object_id=object_id, object_name=object_name, detail=detail)
+    def plain(
+        cls, shown: Struct | None, object_id: UUID, name: str | None = None, changed: bool = True, /, **detail: Any
+    ) -> "Made":
+        return cls(shown=shown, kept=shown, object_id=object_id, object_name=name, detail=detail, changed=changed)
 
 
 Effect = Callable[[Connection, Principal, Subject, Body], Awaitable[Made]]
@@ -79,11 +81,11 @@ class Changes:
             if call.idempotency_key is not None:
                 seen = body if compared is None else compared(body)
                 claim = Claim(principal.scope_id, name, call.idempotency_key, fingerprint(call.resource, seen))
-                await store.lock(connection, claim)
-                receipt = await store.find(connection, claim)
+                await store.lock_receipt(connection, claim)
+                receipt = await store.find_receipt(connection, claim)
                 if receipt is not None:
                     if receipt.fingerprint != claim.fingerprint:
-                        raise errors.key_reused()
+                        raise errors.conflict(errors.KEY_REUSED)
                     # Our first attempt was committed and only the answer was lost: the caller may still see the secret.
                     if first_attempt is not None and first_attempt[1] == receipt.body:
                         return Answer(first_attempt[0])
@@ -94,7 +96,7 @@ class Changes:
                 await record_change(connection, principal, call.origin, change)
             first_attempt = _encoded(made.shown, principal), _encoded(made.kept, principal)
             if claim is not None:
-                await store.save(connection, claim, first_attempt[1])
+                await store.save_receipt(connection, claim, first_attempt[1])
             return Answer(first_attempt[0])
 
         return await self._database.transaction(work, repeatable=call.idempotency_key is not None, owner=call.owner)
@@ -108,5 +110,5 @@ def _encoded(record: Struct | None, principal: Principal) -> bytes:
 
 async def sweep_receipts(database: Database, days: int, shortest_days: int, batch: int) -> int:
     """`days`: the retention of the server. `shortest_days`: of all workspaces."""
-    delete = partial(store.delete_old, days=days, shortest_days=shortest_days, batch=batch)
+    delete = partial(store.delete_old_receipts, days=days, shortest_days=shortest_days, batch=batch)
     return await walk(database, delete, _EPOCH, batch)

@@ -29,7 +29,6 @@ _DECISIONS = {
     "raise": "Limit raised",
     "stop": "Stopped",
 }
-_MAX_SHORT_CHARACTERS = 200
 _SCOPES = {"run": "of the run", "session": "of the session", "day": "of the workspace for today"}
 _RAISED_SCOPES = {"run": "for this run", "session": "for this session", "day": "for the workspace, every day"}
 
@@ -42,10 +41,6 @@ def fields_of(action: ActionBody) -> dict[str, Any]:
 
 def call_text(name: str, arguments: Mapping[str, Any] | None) -> str:
     return f"{name}({json_text(arguments) if arguments else ''})"
-
-
-def short(text: str) -> str:
-    return text if len(text) <= _MAX_SHORT_CHARACTERS else text[: _MAX_SHORT_CHARACTERS - 1] + "…"
 
 
 def subject(data: Mapping[str, Any]) -> str:

@@ -6,33 +6,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 from uuid import UUID
 
-import msgspec
 import typer
-from msgspec import UNSET, Struct
 
 from quarterdeck.cli import completion, find
 from quarterdeck.cli.action_text import answer_options, answered, fields_of, result_value, subject
-from quarterdeck.cli.connection import open_client
+from quarterdeck.cli.commands import command
 from quarterdeck.cli.errors import CliError
-from quarterdeck.cli.options import (
-    AsJson,
-    Limit,
-    Profile,
-    argument,
-    choice,
-    flag,
-    json_object,
-    option,
-    or_unset,
-    read_input,
-    usd,
-    whole_number,
-)
-from quarterdeck.cli.output import json_text, print_facts, print_json, print_list, say
+from quarterdeck.cli.options import Limit, argument, choice, flag, json_object, option, read_input, tokens_count, usd
+from quarterdeck.cli.output import Page, Result, json_text, print_facts, shortened
 from quarterdeck.client import Client, NotFound
-from quarterdeck.client.models import ActionBody, ActionKind, ActionState, Decision
+from quarterdeck.client.models import ActionBody, ActionKind, ActionState
 
-app = typer.Typer(rich_markup_mode=None, help="List and answer actions, for which runs wait.")
+app = typer.Typer(rich_markup_mode=None)
 
 ActionId = Annotated[str, argument("ACTION", "ID or ID prefix of the action.", complete=completion.actions)]
 
@@ -40,107 +25,54 @@ _MAX_ARGUMENTS_CHARACTERS = 60
 _STATES = (*ActionState, "all")
 
 
-@app.command("list")
+@command(app, "list")
 def list_(
+    client: Client,
     state: Annotated[
         str, choice("STATE", "open, resolved, expired, cancelled or all. Default: open.", values=_STATES)
     ] = "open",
     session: Annotated[
         str | None,
-        option(
-            "SESSION",
-            "Only actions of this session: ID, ID prefix or title.",
-            "--session",
-            complete=completion.sessions,
-        ),
+        option("SESSION", "Only actions of this session: ID, ID prefix or title.", complete=completion.sessions),
     ] = None,
     kind: Annotated[
         str | None, choice("KIND", "approval, tool_result, unknown_outcome or budget.", values=ActionKind)
     ] = None,
     limit: Limit = 50,
-    profile: Profile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Page[ActionBody]:
     """List actions, newest first. A run waits until its open actions are answered."""
     filters: dict[str, Any] = {"state": None if state == "all" else state, "kind": kind}
-    with open_client(profile) as client:
-        session_id = None if session is None else find.session_id(client, session)
-        print_list(
-            client.iter_actions(session_id=session_id, page_size=min(limit, 200), **filters),
-            ("ID", "AGE", "SESSION", "KIND", "STATE", "TOOL", "ARGUMENTS", "EXPIRES"),
-            _row,
-            "Nothing is waiting for an answer." if state == "open" else "No actions.",
-            limit,
-            as_json=as_json,
-        )
+    session_id = None if session is None else find.session_id(client, session)
+    found = client.iter_actions(session_id=session_id, limit=min(limit, 200), **filters)
+    columns = ("ID", "AGE", "SESSION", "KIND", "STATE", "TOOL", "ARGUMENTS", "EXPIRES")
+    empty = "Nothing is waiting for an answer." if state == "open" else "No actions."
+    return Page(found, limit, columns, _row, empty)
 
 
-@app.command()
-def show(action: ActionId, profile: Profile = None, as_json: AsJson = False) -> None:
+@command(app)
+def show(client: Client, action: ActionId) -> Result:
     """Show an action, with all arguments and its answer."""
-    with open_client(profile) as client:
-        found = find.action(client, action)
-        title = _title(client, found.session_id)
-    if as_json:
-        print_json(found)
-        return
-    is_open, is_answered = found.state is ActionState.OPEN, found.state is ActionState.RESOLVED
-    print_facts(
-        [
-            ("action", found.id),
-            ("session", f"{found.session_id} {title}".rstrip()),
-            ("run", found.run_id),
-            ("kind", found.kind),
-            ("state", found.state),
-            ("reason", found.reason),
-            ("tool", found.tool),
-            ("arguments", None if found.arguments is None else json_text(found.arguments, indent=2)),
-            ("limit", None if found.reached is None else subject(fields_of(found))),
-            ("created", found.created_at),
-            ("expires", found.expires_at if is_open else None),
-            ("answered" if is_answered else found.state.value, found.resolved_at),
-            ("answer", answered(fields_of(found)) if is_answered else None),
-            ("options", answer_options(found.kind) if is_open else None),
-        ]
-    )
+    found = find.action(client, action)
+    return Result(found, lambda: print_facts(_facts(client, found)))
 
 
-class ActionAnswer(Struct, frozen=True):
-    """The options of `resolve` besides the decision. None: not given."""
-
-    message: str | None
-    arguments: dict[str, Any] | None
-    remember: bool | None
-    result: str | None
-    error: bool | None
-    max_tokens: int | None
-    max_cost_usd: float | None
-
-    def given(self) -> list[str]:
-        return [name for name, value in msgspec.structs.asdict(self).items() if value is not None]
-
-
-class Rule(Struct, frozen=True):
-    kind: ActionKind
-    # Options that fit the decision.
-    allowed: tuple[str, ...] = ()
-
-
-# By decision. None: the result of a tool of the caller.
-_RULES: dict[str | None, Rule] = {
-    "allow": Rule(ActionKind.APPROVAL, ("arguments", "remember")),
-    "deny": Rule(ActionKind.APPROVAL, ("message",)),
-    "retry": Rule(ActionKind.UNKNOWN_OUTCOME),
-    "done": Rule(ActionKind.UNKNOWN_OUTCOME, ("result",)),
-    "failed": Rule(ActionKind.UNKNOWN_OUTCOME, ("result",)),
-    "raise": Rule(ActionKind.BUDGET, ("max_tokens", "max_cost_usd")),
-    "stop": Rule(ActionKind.BUDGET),
-    None: Rule(ActionKind.TOOL_RESULT, ("result", "error")),
+# For each decision: the kind of action that it answers, and the other options that fit it. None: the result of a client
+# tool.
+_RULES: dict[str | None, tuple[ActionKind, tuple[str, ...]]] = {
+    "allow": (ActionKind.APPROVAL, ("arguments", "remember")),
+    "deny": (ActionKind.APPROVAL, ("message",)),
+    "retry": (ActionKind.UNKNOWN_OUTCOME, ()),
+    "done": (ActionKind.UNKNOWN_OUTCOME, ("result",)),
+    "failed": (ActionKind.UNKNOWN_OUTCOME, ("result",)),
+    "raise": (ActionKind.BUDGET, ("max_tokens", "max_cost_usd")),
+    "stop": (ActionKind.BUDGET, ()),
+    None: (ActionKind.TOOL_RESULT, ("result", "error")),
 }
 
 
-@app.command()
+@command(app)
 def resolve(
+    client: Client,
     action: ActionId,
     allow: Annotated[bool, flag("--allow", "Approval: allow the call.")] = False,
     deny: Annotated[bool, flag("--deny", "Approval: deny the call.")] = False,
@@ -156,7 +88,7 @@ def resolve(
     raise_: Annotated[bool, flag("--raise", "Budget: raise the limit and continue.")] = False,
     stop: Annotated[bool, flag("--stop", "Budget: end the run.")] = False,
     max_tokens: Annotated[
-        int | None, option("COUNT", "With --raise: the new limit of tokens.", parser=whole_number(1, 2**53))
+        int | None, option("COUNT", "With --raise: the new limit of tokens.", parser=tokens_count)
     ] = None,
     max_cost_usd: Annotated[float | None, option("USD", "With --raise: the new limit of cost.", parser=usd)] = None,
     result: Annotated[
@@ -164,40 +96,38 @@ def resolve(
         option("RESULT", "Result of the tool: JSON, or text if it is not valid JSON. Use - to read it from stdin."),
     ] = None,
     error: Annotated[bool, flag("--error", "With --result: the call failed.")] = False,
-    profile: Profile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Result:
     """Answer an action. The first answer counts."""
     decisions = {"allow": allow, "deny": deny, "retry": retry, "done": done, "failed": failed}
     decisions |= {"raise": raise_, "stop": stop}
-    answer = ActionAnswer(message, arguments, remember or None, result, error or None, max_tokens, max_cost_usd)
+    options: dict[str, Any] = {"message": message, "arguments": arguments, "remember": remember, "result": result}
+    options |= {"error": error, "max_tokens": max_tokens, "max_cost_usd": max_cost_usd}
+    answer = {name: value for name, value in options.items() if value is not None and value is not False}
     decision = _decision([name for name, given in decisions.items() if given], answer)
     body = _body(decision, answer)
-    with open_client(profile) as client:
-        found = find.action(client, action)
-        _check_kind(found, _RULES[decision].kind)
-        resolved = client.resolve_action(found.id, **body)
-    if as_json:
-        print_json(resolved)
-        return
-
-    say(f"{answered(fields_of(resolved))} {resolved.id}")
+    found = find.action(client, action)
+    kind, _ = _RULES[decision]
+    if found.kind is not kind:
+        raise CliError(f"This action is of the kind {found.kind}. Use {answer_options(found.kind)}.")
+    resolved = client.resolve_action(found.id, **body)
+    return Result(resolved, f"{answered(fields_of(resolved))} {resolved.id}")
 
 
-def _decision(given: list[str], answer: ActionAnswer) -> str | None:
+def _decision(given: list[str], answer: dict[str, Any]) -> str | None:
     """The decision, if the other options fit it."""
     if len(given) > 1:
         raise CliError(f"Use only one of {_options(given)}")
     decision = given[0] if given else None
-    if decision is None and answer.result is None:
+    if decision is None and "result" not in answer:
         raise CliError(
             "No answer given. Approvals: --allow or --deny. Tool results: --result. Unknown outcomes: --retry, --done "
             "or --failed. Budgets: --raise or --stop."
         )
-    wrong = [name for name in answer.given() if name not in _RULES[decision].allowed]
+    _, allowed = _RULES[decision]
+    wrong = [name for name in answer if name not in allowed]
     if wrong:
         raise CliError(f"{_options(wrong)} cannot be used with --{decision or 'result'}")
-    if decision == "raise" and not answer.given():
+    if decision == "raise" and not answer:
         raise CliError("Use --max-tokens or --max-cost-usd to set the new limit")
     return decision
 
@@ -206,22 +136,40 @@ def _options(names: list[str]) -> str:
     return ", ".join(f"--{name.replace('_', '-')}" for name in names)
 
 
-def _check_kind(found: ActionBody, kind: ActionKind) -> None:
-    if found.kind is not kind:
-        raise CliError(f"This action is of the kind {found.kind}. Use {answer_options(found.kind)}.")
+def _body(decision: str | None, answer: dict[str, Any]) -> dict[str, Any]:
+    """The fields of the API."""
+    body: dict[str, Any] = {} if decision is None else {"decision": decision}
+    for name, value in answer.items():
+        match name:
+            case "remember":
+                body["remember"] = "session"
+            case "error":
+                body["is_error"] = True
+            case "result":
+                body["result"] = result_value(read_input(value))
+            case _:
+                body[name] = value
+    return body
 
 
-def _body(decision: str | None, answer: ActionAnswer) -> dict[str, Any]:
-    return {
-        "decision": UNSET if decision is None else Decision(decision),
-        "message": or_unset(answer.message),
-        "arguments": or_unset(answer.arguments),
-        "remember": "session" if answer.remember else UNSET,
-        "result": UNSET if answer.result is None else result_value(read_input(answer.result)),
-        "is_error": or_unset(answer.error),
-        "max_tokens": or_unset(answer.max_tokens),
-        "max_cost_usd": or_unset(answer.max_cost_usd),
-    }
+def _facts(client: Client, found: ActionBody) -> list[tuple[str, object]]:
+    is_open, is_answered = found.state is ActionState.OPEN, found.state is ActionState.RESOLVED
+    return [
+        ("action", found.id),
+        ("session", f"{found.session_id} {_title(client, found.session_id)}".rstrip()),
+        ("run", found.run_id),
+        ("kind", found.kind),
+        ("state", found.state),
+        ("reason", found.reason),
+        ("tool", found.tool),
+        ("arguments", None if found.arguments is None else json_text(found.arguments, indent=2)),
+        ("limit", None if found.reached is None else subject(fields_of(found))),
+        ("created", found.created_at),
+        ("expires", found.expires_at if is_open else None),
+        ("answered" if is_answered else found.state.value, found.resolved_at),
+        ("answer", answered(fields_of(found)) if is_answered else None),
+        ("options", answer_options(found.kind) if is_open else None),
+    ]
 
 
 def _title(client: Client, session_id: UUID) -> str:
@@ -232,27 +180,12 @@ def _title(client: Client, session_id: UUID) -> str:
         return ""
 
 
-def _row(action: ActionBody) -> list[object]:
+def _row(one: ActionBody) -> list[object]:
     now = datetime.now(UTC)
-    is_open = action.state is ActionState.OPEN
-    what = subject(fields_of(action)) if action.reached is not None else _compact(action.arguments)
-    return [
-        action.id,
-        _span(now - action.created_at),
-        action.session_id,
-        action.kind,
-        action.state,
-        action.tool,
-        what,
-        f"in {_span(action.expires_at - now, math.ceil)}" if is_open else "",
-    ]
-
-
-def _compact(arguments: dict[str, Any] | None) -> str:
-    found = json_text(arguments) if arguments else ""
-    if len(found) <= _MAX_ARGUMENTS_CHARACTERS:
-        return found
-    return found[: _MAX_ARGUMENTS_CHARACTERS - 1] + "…"
+    arguments = shortened(json_text(one.arguments), _MAX_ARGUMENTS_CHARACTERS) if one.arguments else ""
+    what = arguments if one.reached is None else subject(fields_of(one))
+    expires = f"in {_span(one.expires_at - now, math.ceil)}" if one.state is ActionState.OPEN else ""
+    return [one.id, _span(now - one.created_at), one.session_id, one.kind, one.state, one.tool, what, expires]
 
 
 def _span(time: timedelta, rounded: Callable[[float], int] = math.floor) -> str:

@@ -1,17 +1,25 @@
 """`qd admin`: commands for operators, which work on the database directly."""
 
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 from uuid import UUID
 
 import typer
 from msgspec import UNSET, UnsetType, ValidationError, convert
 
 from quarterdeck.api_keys.model import CreateApiKeyBody
-from quarterdeck.cli.database import back_up, on_database, server_settings
-from quarterdeck.cli.database import move_blobs as move
-from quarterdeck.cli.database import restore as restore_from
+from quarterdeck.backups.backup_file import open_backup
+from quarterdeck.backups.model import BackupError, BackupManifest
+from quarterdeck.backups.restore_backup import Restore, check_backup
+from quarterdeck.backups.write_backup import write_backup
+from quarterdeck.blobs.blob_store import BlobStore, open_blob_store, open_fallback_store
+from quarterdeck.blobs.move import Move, Moved, are_same
+from quarterdeck.blobs.service import spool_folder
+from quarterdeck.cli.database import app_role, migrated, on_database, owner_url, server_settings
 from quarterdeck.cli.errors import CliError, ExitCode
 from quarterdeck.cli.options import (
     AsJson,
@@ -29,23 +37,22 @@ from quarterdeck.cli.options import (
     uuid,
     whole_number,
 )
-from quarterdeck.cli.output import count_text, date_text, note, print_result, size
+from quarterdeck.cli.output import Result, count_text, date_text, note, progress_bar, size
 from quarterdeck.cli.workspace import KINDS, parse_retention
 from quarterdeck.connections.credentials import service as credentials
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.secret_encryption import KEY_FILE, SecretCipher
 from quarterdeck.core.settings import Settings
-from quarterdeck.db.database import Connection
+from quarterdeck.db.database import Connection, Database
 from quarterdeck.webhooks import service as webhooks
 from quarterdeck.workspaces import service
 from quarterdeck.workspaces.model import SetRetention, WorkspaceBody
 
 T = TypeVar("T")
 
-app = typer.Typer(rich_markup_mode=None, help="For operators: workspaces, members, keys, backup and restore.")
+app = typer.Typer(rich_markup_mode=None)
 
-
-Data = Annotated[str | None, option("DIR", "Folder of the embedded database. Default: ./data.", "--data")]
+Data = Annotated[str | None, option("DIR", "Folder of the embedded database. Default: ./data.")]
 Workspace = Annotated[UUID, option("ID", "ID of the workspace.", parser=uuid)]
 Email = Annotated[str, option("EMAIL", "Email address of the person.", parser=email)]
 
@@ -61,7 +68,7 @@ def create_workspace(
 ) -> None:
     """Create a workspace. Use create-key to create its first API key."""
     workspace_id = on_database(data, lambda connection, _: service.create_workspace(connection, name, owner_email))
-    print_result({"id": workspace_id, "name": name}, f"workspace {workspace_id}", as_json=as_json)
+    Result({"id": workspace_id, "name": name}, f"workspace {workspace_id}").print(as_json=as_json)
 
 
 @app.command()
@@ -114,7 +121,7 @@ def change_workspace(
         return await service.show_workspace(connection, workspace, settings.default_retention)
 
     changed = on_database(data, change)
-    print_result(changed, _workspace_text(changed), as_json=as_json)
+    Result(changed, _workspace_text(changed)).print(as_json=as_json)
 
 
 @app.command()
@@ -123,7 +130,7 @@ def show_workspace(workspace: Workspace, as_json: AsJson = False, data: Data = N
     found = on_database(
         data, lambda connection, settings: service.show_workspace(connection, workspace, settings.default_retention)
     )
-    print_result(found, _workspace_text(found), as_json=as_json)
+    Result(found, _workspace_text(found)).print(as_json=as_json)
 
 
 @app.command()
@@ -133,7 +140,7 @@ def list_workspaces(as_json: AsJson = False, data: Data = None) -> None:
         data, lambda connection, settings: service.all_workspaces(connection, settings.default_retention)
     )
     lines = [f"{one.id}  {one.owner.primary_email}  {one.name}" for one in found]
-    print_result({"items": found}, "\n".join(lines) or "No workspaces.", as_json=as_json)
+    Result({"items": found}, "\n".join(lines) or "No workspaces.").print(as_json=as_json)
 
 
 @app.command()
@@ -156,14 +163,14 @@ def create_key(
             connection, settings.key.environment, workspace, body, as_email
         ),
     )
-    print_result(created, f"key {created.id}\nsecret {created.secret}", as_json=as_json)
+    Result(created, f"key {created.id}\nsecret {created.secret}").print(as_json=as_json)
 
 
 @app.command()
 def add_member(workspace: Workspace, email: Email, as_json: AsJson = False, data: Data = None) -> None:
     """Add a person to a workspace."""
     user_id = on_database(data, lambda connection, _: service.add_member(connection, workspace, email))
-    print_result({"user_id": user_id, "email": email}, f"member {user_id}", as_json=as_json)
+    Result({"user_id": user_id, "email": email}, f"member {user_id}").print(as_json=as_json)
 
 
 @app.command()
@@ -181,7 +188,7 @@ def remove_member(
     lines = [f"{key.id}  {key.prefix}…  {'revoked' if key.revoked_at else 'active'}  {key.label}" for key in keys]
     if any(key.revoked_at is None for key in keys):
         lines.append("Active keys keep working. Run this again with --revoke-keys to revoke them.")
-    print_result({"email": email, "keys": keys}, "\n".join(lines) or "This person created no keys.", as_json=as_json)
+    Result({"email": email, "keys": keys}, "\n".join(lines) or "This person created no keys.").print(as_json=as_json)
 
 
 @app.command()
@@ -193,7 +200,7 @@ def list_members(workspace: Workspace, as_json: AsJson = False, data: Data = Non
         f"  {one.user.display_name or ''}".rstrip()
         for one in found
     ]
-    print_result({"items": found}, "\n".join(lines), as_json=as_json)
+    Result({"items": found}, "\n".join(lines)).print(as_json=as_json)
 
 
 @app.command()
@@ -208,14 +215,14 @@ def set_user(
     if (display_name is None) is not no_display_name:
         raise CliError("Use either --display-name or --no-display-name")
     user = on_database(data, lambda connection, _: service.set_user(connection, email, display_name))
-    print_result(user, f"user {user.user_id}", as_json=as_json)
+    Result(user, f"user {user.user_id}").print(as_json=as_json)
 
 
 @app.command()
 def reencrypt_secrets(as_json: AsJson = False, data: Data = None) -> None:
     """Encrypt all secrets with the first encryption key. Older keys can then be removed."""
     reencrypted = on_database(data, _reencrypt)
-    print_result({"reencrypted": reencrypted}, f"Re-encrypted {count_text(reencrypted, 'secret')}.", as_json=as_json)
+    Result({"reencrypted": reencrypted}, f"Re-encrypted {count_text(reencrypted, 'secret')}.").print(as_json=as_json)
 
 
 @app.command()
@@ -232,28 +239,34 @@ def backup(
     data: Data = None,
 ) -> None:
     """Back up the database, skills and files to one file. The server can keep running."""
-    path = Path(file)
-    made = back_up(server_settings(data=data), path, with_keys=encryption_keys)
+    path, settings = Path(file), server_settings(data=data)
+    # Keys in a setting are kept by whoever sets it.
+    with_keys = encryption_keys and settings.encryption.keys is None
+    key_file = settings.data_dir / KEY_FILE if with_keys else None
+    with _backup_errors(), owner_url(settings) as url, progress_bar("Backing up") as progress:
+        blobs = open_blob_store(settings.blob, settings.data_dir)
+        made = write_backup(url, path, blobs, key_file, progress)
     file_bytes = path.stat().st_size
-    counts = {"rows": made.rows, "blobs": len(made.blobs), "encryption_keys": made.keys is not None}
-    text = (
-        f"Backed up {made.rows:,} rows and {len(made.blobs):,} skill archives and files to {file} ({size(file_bytes)})."
-    )
-    print_result({"file": file, "bytes": file_bytes, **counts}, text, as_json=as_json)
-    if made.keys is not None:
-        note("The backup contains the keys that encrypt secrets. Store it safely, or use --no-encryption-keys.")
+    text = f"Backed up {_counts_text(made)} to {file} ({size(file_bytes)})."
+    warning = "The backup contains the keys that encrypt secrets. Store it safely, or use --no-encryption-keys."
+    record = {"file": file, "bytes": file_bytes, **_counts(made)}
+    Result(record, text, hint=None if made.keys is None else warning).print(as_json=as_json)
 
 
 @app.command()
 def restore(file: BackupFile, as_json: AsJson = False, data: Data = None) -> None:
     """Restore a backup into an empty data folder or database. Stop the server first."""
-    made = restore_from(server_settings(data=data), Path(file))
-    text = (
-        f"Restored {made.rows:,} rows and {len(made.blobs):,} skill archives and files, backed up at"
-        f" {date_text(made.created_at)} by release {made.release}."
-    )
-    counts = {"rows": made.rows, "blobs": len(made.blobs), "encryption_keys": made.keys is not None}
-    print_result({"release": made.release, "created_at": made.created_at, **counts}, text, as_json=as_json)
+    settings = server_settings(data=data)
+    with _backup_errors(), open_backup(Path(file)) as reader:
+        with progress_bar("Checking") as progress:
+            check_backup(reader, progress)
+        with owner_url(settings, create=True) as url, progress_bar("Restoring") as progress:
+            blobs = open_blob_store(settings.blob, settings.data_dir)
+            restoring = Restore(reader, blobs, settings.data_dir / KEY_FILE, spool_folder(settings.data_dir))
+            made = restoring.run(url, app_role(settings), settings.audit, progress)
+    text = f"Restored {_counts_text(made)}, backed up at {date_text(made.created_at)} by release {made.release}."
+    record = {"release": made.release, "created_at": made.created_at, **_counts(made)}
+    Result(record, text).print(as_json=as_json)
     if missing := on_database(data, _missing_keys):
         note(missing)
 
@@ -266,7 +279,21 @@ def move_blobs(
     data: Data = None,
 ) -> None:
     """Move skill archives and files to the blob store. The server can keep running."""
-    moved = move(server_settings(data=data), keep=keep, concurrency=concurrency)
+    settings = server_settings(data=data)
+    if settings.blob.fallback_store_url is None:
+        raise CliError(
+            "Set QUARTERDECK_BLOB_FALLBACK_STORE_URL to the store to move from, for this command and the server."
+        )
+    new = open_blob_store(settings.blob, settings.data_dir)
+    old = open_fallback_store(settings.blob.fallback_store_url)
+    with migrated(settings) as url:
+        try:
+            moved = asyncio.run(_move(settings, url, old, new, keep=keep, concurrency=concurrency))
+        except ServiceError as fault:
+            reason = str(fault.__cause__ or fault.message).partition("\n")[0]
+            raise CliError(
+                f"A blob store or the database is unavailable. Run the command again to continue. {reason}"
+            ) from fault
     lines = [
         f"{'Copied' if keep else 'Moved'} {moved.blobs:,} skill archives and files ({size(moved.bytes)})."
         f" {moved.present:,} were moved before."
@@ -275,9 +302,37 @@ def move_blobs(
         lines.append(f"{moved.unknown:,} objects of the fallback store are unknown to the database and were left.")
     lines += [f"Missing in both stores: {sha256}" for sha256 in moved.missing]
     lines += [f"Damaged, not moved: {sha256}" for sha256 in moved.damaged]
-    print_result(moved, "\n".join(lines), as_json=as_json)
-    if moved.missing or moved.damaged:
-        raise typer.Exit(ExitCode.UNSUCCESSFUL)
+    exit_code = ExitCode.UNSUCCESSFUL if moved.missing or moved.damaged else 0
+    Result(moved, "\n".join(lines), exit_code=exit_code).print(as_json=as_json)
+
+
+@contextmanager
+def _backup_errors() -> Iterator[None]:
+    try:
+        yield
+    except BackupError as error:
+        raise CliError(str(error)) from error
+
+
+def _counts(made: BackupManifest) -> dict[str, Any]:
+    return {"rows": made.rows, "blobs": len(made.blobs), "encryption_keys": made.keys is not None}
+
+
+def _counts_text(made: BackupManifest) -> str:
+    return f"{made.rows:,} rows and {len(made.blobs):,} skill archives and files"
+
+
+async def _move(settings: Settings, url: str, old: BlobStore, new: BlobStore, *, keep: bool, concurrency: int) -> Moved:
+    spool = spool_folder(settings.data_dir)
+    if await are_same(new, old, spool):
+        raise CliError("QUARTERDECK_BLOB_STORE_URL and QUARTERDECK_BLOB_FALLBACK_STORE_URL name the same store.")
+    database = Database(url, settings.database)
+    await database.open()
+    try:
+        with progress_bar("Moving") as progress:
+            return await Move(database, old, new, spool, keep=keep).run(concurrency, progress)
+    finally:
+        await database.close()
 
 
 async def _reencrypt(connection: Connection, settings: Settings, *, try_only: bool = False) -> int:

@@ -10,17 +10,16 @@ import msgspec
 import yaml
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from quarterdeck.agents.configuration import Limit, Limits, SessionSkill, ToolPolicy
+from quarterdeck.agents.configuration import Limit, Limits, ToolPolicy
 from quarterdeck.cli import find
 from quarterdeck.cli.errors import CliError
-from quarterdeck.cli.session_options import split_version
+from quarterdeck.cli.options import read_file
+from quarterdeck.cli.session_options import skill
 from quarterdeck.client import Client
 from quarterdeck.core.text_types import Line
 from quarterdeck.models.model import ModelOptions
 from quarterdeck.sandbox.model import SandboxOptions
 from quarterdeck.tools.model import ToolSpec
-
-# The files that `qd agents init` writes.
 
 INSTRUCTIONS = "Say who the agent is, what it is asked to do, and how it answers.\n"
 AGENT_YAML = """\
@@ -63,10 +62,10 @@ AGENT_YAML = """\
 # The answer is JSON that matches this JSON Schema: an object, or a JSON file.
 # output_schema: answer.json
 """
-
-
 AGENT_FILE = "agent.yaml"
 INSTRUCTIONS_FILE = "instructions.md"
+# The files that `qd agents init` writes.
+TEMPLATES = {AGENT_FILE: AGENT_YAML, INSTRUCTIONS_FILE: INSTRUCTIONS}
 
 Parsed = TypeVar("Parsed")
 
@@ -121,8 +120,8 @@ def read_agent_folder(folder: Path) -> AgentFolder:
 
     if not folder.is_dir():
         raise CliError(f"{folder}: no such folder")
-    text = attempt(lambda: _text(folder / AGENT_FILE))
-    instructions = attempt(lambda: _text(folder / INSTRUCTIONS_FILE))
+    text = attempt(lambda: read_file(folder / AGENT_FILE))
+    instructions = attempt(lambda: read_file(folder / INSTRUCTIONS_FILE))
     file = None if text is None else attempt(lambda: _agent_file(folder / AGENT_FILE, text))
     tools, schema = (None, None) if file is None else (file.client_tools, file.output_schema)
     if isinstance(tools, str):
@@ -145,7 +144,7 @@ def configuration(client: Client, found: AgentFolder) -> dict[str, Any]:
         "model": found.file.model,
         "settings": found.file.settings,
         "instructions": found.instructions,
-        "skills": [_session_skill(client, given) for given in found.file.skills],
+        "skills": [skill(client, given) for given in found.file.skills],
         "client_tools": found.client_tools,
         "mcp_servers": [find.mcp_server_id(client, given) for given in found.file.mcp_servers],
         "tool_policy": found.file.tool_policy,
@@ -155,21 +154,6 @@ def configuration(client: Client, found: AgentFolder) -> dict[str, Any]:
     if found.file.sandbox is not UNSET:
         fields["sandbox"] = found.file.sandbox
     return fields
-
-
-def _session_skill(client: Client, given: str) -> SessionSkill:
-    """SKILL or SKILL@VERSION."""
-    name, version = split_version(given)
-    return SessionSkill(find.skill(client, name).id, version)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except UnicodeDecodeError:
-        raise _fault(path, "not valid UTF-8") from None
-    except OSError as error:
-        raise _fault(path, error.strerror or "not readable") from None
 
 
 def _agent_file(path: Path, text: str) -> AgentFile:
@@ -195,7 +179,7 @@ def _agent_file(path: Path, text: str) -> AgentFile:
 
 def _json_file(path: Path, kind: type[Parsed]) -> Parsed:
     try:
-        return _converted(path, json.loads(_text(path)), kind)
+        return _converted(path, json.loads(read_file(path)), kind)
     except (ValueError, RecursionError) as error:
         raise _fault(path, f"not valid JSON: {error}") from None
 

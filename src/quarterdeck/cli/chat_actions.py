@@ -15,44 +15,6 @@ from quarterdeck.client.models import ActionKind, Decision
 Data = Mapping[str, Any]
 
 
-class OpenActions:
-    """The data of events action.required without an answer, oldest first."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, Data] = {}
-        # Actions whose answer is being sent.
-        self._sending: set[str] = set()
-
-    def __iter__(self) -> Iterator[Data]:
-        return iter(self._open.values())
-
-    def __len__(self) -> int:
-        return len(self._open)
-
-    @property
-    def current(self) -> Data | None:
-        """The one to be answered next."""
-        return next((data for key, data in self._open.items() if key not in self._sending), None)
-
-    def add(self, data: Data) -> None:
-        self._open[str(data.get("action_id"))] = data
-
-    def remove(self, data: Data) -> Data | None:
-        action_id = str(data.get("action_id"))
-        self._sending.discard(action_id)
-        return self._open.pop(action_id, None)
-
-    def clear(self) -> None:
-        self._open.clear()
-        self._sending.clear()
-
-    def send(self, action_id: str) -> None:
-        self._sending.add(action_id)
-
-    def not_sent(self, action_id: str) -> None:
-        self._sending.discard(action_id)
-
-
 class AnswerField(StrEnum):
     """What the user types for an answer. The values are shown before the cursor."""
 
@@ -135,13 +97,48 @@ class InvalidAnswer(Exception):
     """The message is for the user."""
 
 
-class AnswerPrompt:
-    """What the user is doing with the current action: choosing a key, or typing."""
+class OpenActions:
+    """The data of events action.required without an answer, oldest first, and what the user types as an answer to the
+    first of them."""
 
-    def __init__(self, actions: OpenActions) -> None:
-        self._actions = actions
+    def __init__(self) -> None:
+        self._open: dict[str, Data] = {}
+        # Actions whose answer is being sent.
+        self._sending: set[str] = set()
+        # What the user types, and for which action.
         self._field: AnswerField | None = None
         self._action_id: str | None = None
+
+    def __iter__(self) -> Iterator[Data]:
+        return iter(self._open.values())
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def current(self) -> Data | None:
+        """The one to be answered next."""
+        return next((data for key, data in self._open.items() if key not in self._sending), None)
+
+    def add(self, data: Data) -> None:
+        self._open[str(data.get("action_id"))] = data
+
+    def remove(self, data: Data) -> Data | None:
+        action_id = str(data.get("action_id"))
+        self._sending.discard(action_id)
+        return self._open.pop(action_id, None)
+
+    def clear(self) -> None:
+        self._open.clear()
+        self._sending.clear()
+
+    def send(self, action_id: str) -> None:
+        self._sending.add(action_id)
+
+    def not_sent(self, action_id: str) -> None:
+        self._sending.discard(action_id)
+
+    # --- the answer ---
 
     @property
     def field(self) -> AnswerField | None:
@@ -151,12 +148,12 @@ class AnswerPrompt:
     @property
     def is_stale(self) -> bool:
         """Whether the user types an answer that is no longer wanted."""
-        current = self._actions.current
+        current = self.current
         return self._field is not None and (current is None or str(current.get("action_id")) != self._action_id)
 
     def choose(self, key: str) -> Choice | None:
         """None: the key means nothing."""
-        current = self._actions.current
+        current = self.current
         if current is None:
             return None
         found = next((choice for choice in CHOICES.get(current.get("kind", ""), ()) if choice.key == key), None)
@@ -169,13 +166,13 @@ class AnswerPrompt:
 
     def initial_text(self) -> str:
         """What the user edits."""
-        if self._field is not AnswerField.ARGUMENTS or self._actions.current is None:
+        if self._field is not AnswerField.ARGUMENTS or self.current is None:
             return ""
-        return json_text(self._actions.current.get("arguments") or {}, indent=2)
+        return json_text(self.current.get("arguments") or {}, indent=2)
 
     def typed(self, text: str) -> dict[str, Any]:
         """The answer. Raises InvalidAnswer."""
-        current = self._actions.current
+        current = self.current
         assert current is not None, "an answer is typed for an open action"
         match self._field:
             case AnswerField.DENIAL:

@@ -6,14 +6,13 @@ import random
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 from uuid import UUID, uuid4
 
-from msgspec import UNSET
-
 from quarterdeck.cli.connection import ConnectionInfo
-from quarterdeck.cli.conversation import Attached, Block, BlockKind, Conversation
+from quarterdeck.cli.conversation import Attached, Block, BlockKind, Conversation, QueuedInput
 from quarterdeck.client import (
     ApiError,
     AsyncClient,
@@ -23,7 +22,8 @@ from quarterdeck.client import (
     QuarterdeckError,
     TooManyRequests,
 )
-from quarterdeck.client.models import Delivery, Delta, Event, ModelRetry, RunState, SubmitKindBody
+from quarterdeck.client.models import Delivery, Delta, Event, ModelRetry, RunState
+from quarterdeck.client.requests import Id
 
 T = TypeVar("T")
 Show = Callable[[Sequence[Block]], None]
@@ -44,16 +44,7 @@ def open_client(info: ConnectionInfo) -> AsyncClient:
 
 
 class ChatSession:
-    def __init__(
-        self,
-        client: AsyncClient,
-        session_id: UUID,
-        show: Show,
-        on_event: Callable[[Event], None] | None = None,
-        on_delta: Callable[[Delta], None] = lambda delta: None,
-        on_retry: Callable[[ModelRetry], None] = lambda retry: None,
-    ) -> None:
-        """With `on_event`, events go there, and `show` gets only the state of the connection."""
+    def __init__(self, client: AsyncClient, session_id: UUID, show: Show) -> None:
         self.session_id = session_id
         self.conversation = Conversation()
         # Whether the server has responded at least once.
@@ -64,10 +55,7 @@ class ChatSession:
         self._is_polling = False
         self._client = client
         self._show = show
-        self._on_event = on_event
-        self._on_delta = on_delta
-        self._on_retry = on_retry
-        self._outbox: asyncio.Queue[tuple[int, str, Delivery, list[UUID], str]] = asyncio.Queue()
+        self._outbox: asyncio.Queue[tuple[QueuedInput, list[Id], str]] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def catch_up(self, count: int) -> tuple[list[Block], bool]:
@@ -78,7 +66,7 @@ class ChatSession:
         async def read() -> None:
             nonlocal total
             async for item in self._client.events(self.session_id, after=self.conversation.position, follow=False):
-                found = [block for block in self._handle(item) if block.kind is not BlockKind.PROGRESS]
+                found = [block for block in self.handle(item) if block.kind is not BlockKind.PROGRESS]
                 blocks.extend(found)
                 total += len(found)
 
@@ -95,13 +83,13 @@ class ChatSession:
             self.conversation.stream_started()
             # The client must not reconnect by itself: the user is told, and the live text then has a gap.
             stream = self._client.events(
-                self.session_id, after=self.conversation.position, reconnects=0, on_retry=self._retried
+                self.session_id, after=self.conversation.position, reconnects=0, on_retry=self.retried
             )
             try:
                 async with aclosing(cast(AsyncGenerator[Event | Delta, None], stream)):
                     async for item in stream:
                         self._is_polling = False
-                        self._show(self._handle(item))
+                        self._show(self.handle(item))
             except TooManyRequests as error:
                 await self._poll(error)
             except QuarterdeckError as error:
@@ -118,21 +106,14 @@ class ChatSession:
         await asyncio.sleep((error.retry_after or 0.0) + _pause_seconds(1))
         self._show((await self.catch_up(_POLL_BLOCKS))[0])
 
-    def _retried(self, retry: ModelRetry) -> None:
-        blocks = self.conversation.retried(retry)
-        self._on_retry(retry)
-        if self._on_event is None:
-            self._show(blocks)
+    def retried(self, retry: ModelRetry) -> None:
+        self._show(self.conversation.retried(retry))
 
-    def _handle(self, item: Event | Delta) -> list[Block]:
-        if isinstance(item, Delta):
-            self.conversation.delta(item)
-            self._on_delta(item)
-            return []
-        blocks = self.conversation.event(item)
-        if self._on_event is None:
-            return blocks
-        self._on_event(item)
+    def handle(self, item: Event | Delta) -> list[Block]:
+        """Returns what is to be shown."""
+        if isinstance(item, Event):
+            return self.conversation.event(item)
+        self.conversation.delta(item)
         return []
 
     async def _reconnect(self) -> None:
@@ -142,9 +123,9 @@ class ChatSession:
         await self._retry(lambda: self._client.list_session_events(self.session_id, limit=1, after=after))
 
     def submit(self, text: str, delivery: Delivery = Delivery.STEER) -> None:
-        attachments = list(self.conversation.attachments)
+        attachments: list[Id] = [*self.conversation.attachments]
         # One Idempotency-Key per input, for all attempts to send it.
-        self._outbox.put_nowait((self.conversation.send(text, delivery), text, delivery, attachments, uuid4().hex))
+        self._outbox.put_nowait((self.conversation.send(text, delivery), attachments, uuid4().hex))
         self._show([])
 
     def attach(self, file: Path) -> None:
@@ -189,23 +170,16 @@ class ChatSession:
             # Shielded: `close` waits for the response if the user quits now.
             await asyncio.shield(self._start(self._send(*await self._outbox.get())))
 
-    async def _send(self, number: int, text: str, delivery: Delivery, attachments: list[UUID], key: str) -> None:
-        def submit() -> Awaitable[SubmitKindBody]:
-            return self._client.submit_input(
-                self.session_id,
-                text=text,
-                delivery=delivery,
-                attachments=[*attachments] if attachments else UNSET,
-                idempotency_key=key,
-            )
-
+    async def _send(self, sent: QueuedInput, attachments: list[Id], key: str) -> None:
+        fields: dict[str, Any] = {"attachments": attachments} if attachments else {}
+        submit = partial(self._client.submit_input, self.session_id, text=sent.text, delivery=sent.delivery, **fields)
         try:
-            accepted = await self._retry(submit)
+            accepted = await self._retry(lambda: submit(idempotency_key=key))
         except ApiError as error:
             self.has_rejected = True
-            self._show(self.conversation.rejected(number, error.message))
+            self._show(self.conversation.rejected(sent, error.message))
         else:
-            self._show(self.conversation.accepted(number, accepted.outcome, accepted.run_id))
+            self._show(self.conversation.accepted(sent, accepted.outcome, accepted.run_id))
 
     def cancel(self, run_id: UUID) -> None:
         self._show([Block(BlockKind.NOTE, "Cancelling the run. Press Ctrl-C again to quit.")])

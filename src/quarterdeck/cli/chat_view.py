@@ -12,17 +12,15 @@ from prompt_toolkit.styles import Style
 from prompt_toolkit.utils import get_cwidth
 
 from quarterdeck.cli.action_text import required
-from quarterdeck.cli.chat_actions import AnswerField, hint
+from quarterdeck.cli.chat_actions import hint
 from quarterdeck.cli.conversation import Block, BlockKind, Conversation, LiveText, QueuedInput, Stage
-from quarterdeck.cli.output import DIFF_STYLES, LINE_BREAK, SEQUENCE, UNSAFE, cut
+from quarterdeck.cli.output import LINE_BREAK, RESET, SEQUENCE, UNSAFE, coloured_diff, cut
 
 # Output of tools in the terminal: colours of programs are kept, all other escape sequences are removed, and diffs are
 # coloured.
 
 # Bounded, as the reader of such sequences converts their numbers.
 _COLOURS = re.compile("\x1b\\[[0-9;]{0,40}m")
-_RESET = "\x1b[0m"
-_DIFF_CODES = {"bold": "\x1b[1m", "cyan": "\x1b[36m", "green": "\x1b[32m", "red": "\x1b[31m"}
 
 
 def coloured(text: str) -> str:
@@ -39,18 +37,7 @@ def coloured(text: str) -> str:
         end = sequence.end()
     parts.append(UNSAFE.sub("", shown[end:]))
     found = "".join(parts)
-    return found + _RESET if "\x1b" in found else found
-
-
-def coloured_diff(text: str) -> str:
-    """A diff has no colours of its own."""
-    return "\n".join(_coloured_diff_lines(without_colours(text)))
-
-
-def _coloured_diff_lines(text: str) -> Iterator[str]:
-    for line in text.split("\n"):
-        code = next((_DIFF_CODES[style] for mark, style in DIFF_STYLES if line.startswith(mark)), "")
-        yield f"{code}{line}{_RESET}" if code else line
+    return found + RESET if "\x1b" in found else found
 
 
 def without_colours(text: str) -> str:
@@ -142,7 +129,7 @@ def block_lines(block: Block, columns: int) -> Iterator[Fragments]:
         case BlockKind.OUTPUT:
             yield from _output_lines(coloured(cut(block.text)), columns, _OUTPUT_ROWS)
         case BlockKind.DIFF:
-            yield from _output_lines(coloured_diff(cut(block.text)), columns, _DIFF_ROWS)
+            yield from _output_lines(coloured_diff(without_colours(cut(block.text))), columns, _DIFF_ROWS)
         case _:
             style = "class:warning" if block.kind is BlockKind.WARNING else "class:quiet"
             for line in wrap(cut(sanitized(block.text)), columns - 2):
@@ -198,26 +185,22 @@ def plain_text(block: Block) -> str:
             return "  " + " ".join(text.split())
 
 
+_QUEUE_TEXTS = {
+    Stage.SENDING: "Sending…",
+    Stage.STARTED: "Started a run · Queued",
+    Stage.STEERED: "Queued for the current run",
+    Stage.MOVED: "Queued for the next run",
+    Stage.PENDING: "Queued behind the current run",
+}
+
+
 def queue_text(one: QueuedInput) -> str:
     """The state of an input that no run has read yet."""
-    match one.stage:
-        case Stage.SENDING:
-            return "Sending…"
-        case Stage.STARTED:
-            return "Started a run · Queued"
-        case Stage.STEERED:
-            return "Queued for the current run"
-        case Stage.MOVED:
-            return "Queued for the next run"
-        case Stage.PENDING:
-            return "Queued behind the current run"
+    return _QUEUE_TEXTS[one.stage]
 
 
-def live_lines(
-    conversation: Conversation, columns: int, rows: int, field: AnswerField | None = None
-) -> list[Fragments]:
-    """The part of the screen between the finished text and the input line, at most `rows` rows high. `field` is what
-    the user types for an action."""
+def live_lines(conversation: Conversation, columns: int, rows: int) -> list[Fragments]:
+    """The part of the screen between the finished text and the input line, at most `rows` rows high."""
     columns = max(_MIN_COLUMNS, columns)
     queued: list[Fragments] = [
         line for one in conversation.queued[:_MAX_QUEUED_SHOWN] for line in _queued_lines(one, columns)
@@ -228,7 +211,7 @@ def live_lines(
     status = _status(conversation)
     below = [*queued, [("class:quiet", one_line(status, columns))]] if status else queued
     below += _attachment_lines(conversation, columns)
-    below += _action_lines(conversation, columns, max(1, rows // 2), field)
+    below += _action_lines(conversation, columns, max(1, rows // 2))
     room = max(1, rows - len(below) - 1)
     text: list[Fragments] = [[("", line)] for line in _last_lines(conversation.live_text, columns, room)]
     text += _live_output(conversation, columns, min(room, _LIVE_OUTPUT_ROWS))
@@ -253,7 +236,7 @@ def _attachment_lines(conversation: Conversation, columns: int) -> list[Fragment
     return [[("class:quiet", one_line(text, columns))] for text in found[:_MAX_QUEUED_SHOWN]]
 
 
-def _action_lines(conversation: Conversation, columns: int, rows: int, field: AnswerField | None) -> list[Fragments]:
+def _action_lines(conversation: Conversation, columns: int, rows: int) -> list[Fragments]:
     """The action to be answered next, with its keys."""
     data = conversation.actions.current
     if data is None:
@@ -268,7 +251,7 @@ def _action_lines(conversation: Conversation, columns: int, rows: int, field: An
         [],
         *([("class:warning", "? " if index == 0 else "  "), ("class:input", line)] for index, line in enumerate(text)),
         *([("class:quiet", line)] for line in waiting),
-        *([("class:marker", f"  {line}")] for line in wrap(hint(data, field), columns - 2)),
+        *([("class:marker", f"  {line}")] for line in wrap(hint(data, conversation.actions.field), columns - 2)),
     ]
 
 

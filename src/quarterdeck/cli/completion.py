@@ -4,17 +4,20 @@ fails or takes long."""
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import Any
 from uuid import UUID
 
 import typer
 
+from quarterdeck.cli import find
 from quarterdeck.cli.connection import client_for, connect
-from quarterdeck.cli.find import prefix_range, session_id
+from quarterdeck.cli.find import Listing, prefix_range, session_id
 from quarterdeck.cli.output import cell
 from quarterdeck.client import Client
 
 # Value and description. bash shows values only.
 Completions = list[tuple[str, str]]
+Complete = Callable[[typer.Context, str], Completions]
 
 _MAX_ITEMS = 100
 # Shells evaluate completions: zsh would execute a `\$(command)` in another user's title.
@@ -23,9 +26,7 @@ _SAFE_NAME = re.compile(r"[\w.@-]+")
 _SAFE_PATH = re.compile(r"[\w.@/-]+")
 
 
-def _of_server(
-    fetch: Callable[[Client, typer.Context, str], Completions],
-) -> Callable[[typer.Context, str], Completions]:
+def _of_server(fetch: Callable[[Client, typer.Context, str], Completions]) -> Complete:
     """Makes a completion of a function that asks the server. It is called with what is typed so far."""
 
     def complete(ctx: typer.Context, incomplete: str) -> Completions:
@@ -36,6 +37,35 @@ def _of_server(
         return []
 
     return complete
+
+
+def _items(listing: Listing, is_offered: Callable[[Any], bool] = lambda item: True) -> Complete:
+    """IDs, with names as descriptions."""
+
+    def fetch(client: Client, ctx: typer.Context, incomplete: str) -> Completions:
+        items = listing.page(client, limit=_MAX_ITEMS).items
+        return [(str(one.id), listing.names(one)[0] or "") for one in items if is_offered(one)]
+
+    return _of_server(fetch)
+
+
+def _names(listing: Listing) -> Complete:
+    """Names, and the IDs once something is typed."""
+
+    def fetch(client: Client, ctx: typer.Context, incomplete: str) -> Completions:
+        items = [(str(one.id), one.name) for one in listing.page(client, limit=_MAX_ITEMS).items]
+        names = [(name, identifier) for identifier, name in items if _SAFE_NAME.fullmatch(name)]
+        return names + (items if incomplete else [])
+
+    return _of_server(fetch)
+
+
+skills = _names(find.SKILLS[0])
+agents = _names(find.AGENTS[0])
+mcp_servers = _names(find.MCP_SERVERS)
+credentials = _names(find.CREDENTIALS)
+keys = _items(find.KEYS, lambda key: key.revoked_at is None)
+webhooks = _items(find.WEBHOOKS)
 
 
 @_of_server
@@ -70,37 +100,6 @@ def actions(client: Client, ctx: typer.Context, incomplete: str) -> Completions:
 
 
 @_of_server
-def skills(client: Client, ctx: typer.Context, incomplete: str) -> Completions:
-    return _names(((one.id, one.name) for one in client.list_skills(limit=_MAX_ITEMS).items), incomplete)
-
-
-@_of_server
-def agents(client: Client, ctx: typer.Context, incomplete: str) -> Completions:
-    return _names(((one.id, one.name) for one in client.list_agents(limit=_MAX_ITEMS).items), incomplete)
-
-
-@_of_server
-def mcp_servers(client: Client, ctx: typer.Context, incomplete: str) -> Completions:
-    return _names(((one.id, one.name) for one in client.list_mcp_servers(limit=_MAX_ITEMS).items), incomplete)
-
-
-@_of_server
-def credentials(client: Client, ctx: typer.Context, incomplete: str) -> Completions:
-    return _names(((one.id, one.name) for one in client.list_credentials(limit=_MAX_ITEMS).items), incomplete)
-
-
-@_of_server
-def keys(client: Client, ctx: typer.Context, incomplete: str) -> Completions:
-    found = client.list_api_keys(workspace_id=client.whoami().workspace_id, limit=_MAX_ITEMS).items
-    return [(str(one.id), one.label) for one in found if one.revoked_at is None]
-
-
-@_of_server
-def webhooks(client: Client, ctx: typer.Context, incomplete: str) -> Completions:
-    return [(str(one.id), one.description or one.url) for one in client.list_webhooks(limit=_MAX_ITEMS).items]
-
-
-@_of_server
 def tokens(client: Client, ctx: typer.Context, incomplete: str) -> Completions:
     """Active tokens of the session that the command names."""
     found = client.list_session_tokens(session_id(client, ctx.params["session_id"]), limit=_MAX_ITEMS).items
@@ -127,10 +126,3 @@ def one_of(values: Iterable[str]) -> Callable[[str], list[str]]:
         return [str(value) for value in values if value.startswith(incomplete)]
 
     return complete
-
-
-def _names(found: Iterable[tuple[UUID, str]], incomplete: str) -> Completions:
-    """Names, and the IDs once something is typed."""
-    items = [(str(identifier), name) for identifier, name in found]
-    names = [(name, identifier) for identifier, name in items if _SAFE_NAME.fullmatch(name)]
-    return names + (items if incomplete else [])

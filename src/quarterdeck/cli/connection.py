@@ -132,8 +132,6 @@ def read_profiles() -> dict[str, Login]:
             return msgspec.json.decode(file.read(), type=_File).profiles
     except FileNotFoundError:
         return {}
-    except OSError as error:
-        raise CliError(f"{path}: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         # The error's own text may quote a key.
         raise CliError(f"{path}: not a valid profiles file. Delete it and run `qd login` again.") from None

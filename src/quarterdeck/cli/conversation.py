@@ -4,19 +4,17 @@ blocks to show. No I/O and no clock."""
 import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from io import StringIO
 from math import ceil
 from typing import Any
 from uuid import UUID
 
 from msgspec import Struct
 
-from quarterdeck.cli.action_text import answered, call_text, required, resolve_command, short
+from quarterdeck.cli.action_text import answered, call_text, required, resolve_command
 from quarterdeck.cli.chat_actions import OpenActions
-from quarterdeck.cli.output import count_text, size
+from quarterdeck.cli.output import count_text, shortened, size
 from quarterdeck.client.models import Delivery, Delta, Event, EventType, ModelRetry, Outcome
-
-# More than the largest screen shows.
-_LIVE_END_CHARACTERS = 64 * 1024
 
 
 class BlockKind(StrEnum):
@@ -48,9 +46,31 @@ def cut_off_text(data: Mapping[str, Any]) -> str | None:
             return "Cut off: the content filter of the provider ended the answer."
 
 
-def ignored_text(data: Mapping[str, Any]) -> str:
-    """Of an event settings.ignored."""
-    return f"Not sent, because {data.get('model', '')} does not take it: {', '.join(data.get('settings') or [])}."
+def _trimmed_text(data: Mapping[str, Any]) -> str:
+    dropped, cut = data.get("dropped_turns", 0), data.get("cut_turns", 0)
+    notes = (
+        [f"{count_text(dropped, 'earlier turn')} no longer fit in the model's context."] if dropped or not cut else []
+    )
+    notes += [f"{count_text(cut, 'text')} cut to fit in the model's context."] if cut else []
+    return " ".join(notes)
+
+
+def _compacted_text(data: Mapping[str, Any]) -> str:
+    return f"{count_text(data.get('dropped_turns', 0), 'earlier turn')} summarised to fit in the model's context."
+
+
+# Events that chat and watch show in the same words.
+NOTICES: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    EventType.CONTEXT_TRIMMED: _trimmed_text,
+    EventType.CONTEXT_COMPACTED: _compacted_text,
+    EventType.SETTINGS_IGNORED: lambda data: (
+        f"Not sent, because {data.get('model', '')} does not take it: {', '.join(data.get('settings') or [])}."
+    ),
+    EventType.MCP_UNAVAILABLE: lambda data: (
+        f"The tools of {data.get('name', '')} are not available: {data.get('reason', '')}"
+    ),
+}
+_WARNINGS = (EventType.SETTINGS_IGNORED, EventType.MCP_UNAVAILABLE)
 
 
 class Stage(StrEnum):
@@ -78,8 +98,6 @@ class QueuedInput(Struct, eq=False):
     """An input that no run has read yet."""
 
     text: str
-    # Numbers the inputs of this client. None: sent by another client, or earlier.
-    number: int | None = None
     from_another_client: bool = False
     # None until the log has the input.
     input_id: str | None = None
@@ -89,32 +107,24 @@ class QueuedInput(Struct, eq=False):
     attachments: list[Attached] = []
 
 
-class LiveText:
+class LiveText(StringIO):
     """The text of the current answer so far. Adding a piece and reading the end do not copy the whole."""
 
-    def __init__(self) -> None:
-        self.length = 0
-        self._pieces: list[str] = []
-        self._end = ""
-
     def __str__(self) -> str:
-        return "".join(self._pieces)
+        return self.getvalue()
 
-    def add(self, piece: str) -> None:
-        self._pieces.append(piece)
-        self.length += len(piece)
-        self._end += piece
-        if len(self._end) > 2 * _LIVE_END_CHARACTERS:
-            self._end = self._end[-_LIVE_END_CHARACTERS:]
+    @property
+    def length(self) -> int:
+        return self.tell()
 
     def after(self, position: int) -> str:
-        """The text from a position on, or as much of its end as is at hand."""
-        return self._end[max(0, position - (self.length - len(self._end))) :]
+        """The text from a position on."""
+        self.seek(max(0, position))
+        return self.read()
 
 
+_MAX_ACTION_CHARACTERS = 200
 _DIFF_TOOLS = ("edit_file", "write_file")
-
-
 _HUNK = re.compile(r"^@@ -", re.MULTILINE)
 
 
@@ -176,7 +186,6 @@ class Conversation:
         self.uploads: dict[str, str] = {}
         # Inputs of this client that the log does not have yet.
         self._unlogged: list[QueuedInput] = []
-        self._last_number = 0
         self._interrupted_at: float | None = None
         # Whether Ctrl-C was pressed since the last message, with nothing to cancel.
         self._has_asked_to_quit = False
@@ -192,10 +201,7 @@ class Conversation:
             EventType.ACTION_REQUIRED: self._action_required,
             EventType.ACTION_RESOLVED: self._action_resolved,
             EventType.NOTE: self._note,
-            EventType.MCP_UNAVAILABLE: self._mcp_unavailable,
-            EventType.SETTINGS_IGNORED: lambda event: [Block(BlockKind.WARNING, ignored_text(event.data))],
-            EventType.CONTEXT_TRIMMED: self._context_trimmed,
-            EventType.CONTEXT_COMPACTED: self._context_compacted,
+            **dict.fromkeys(NOTICES, self._notice),
             EventType.RUN_SUCCEEDED: self._run_succeeded,
             EventType.RUN_FAILED: self._run_failed,
             EventType.RUN_CANCELLED: self._run_cancelled,
@@ -216,31 +222,27 @@ class Conversation:
 
     # --- actions of the user ---
 
-    def send(self, text: str, delivery: Delivery = Delivery.STEER) -> int:
+    def send(self, text: str, delivery: Delivery = Delivery.STEER) -> QueuedInput:
         self._interrupted_at, self._has_asked_to_quit = None, False
-        self._last_number += 1
-        attached = list(self.attachments.values())
+        sent = QueuedInput(text, delivery=delivery, attachments=list(self.attachments.values()))
         self.attachments = {}
-        sent = QueuedInput(text, self._last_number, delivery=delivery, attachments=attached)
         self.queued.append(sent)
         self._unlogged.append(sent)
-        return self._last_number
+        return sent
 
-    def accepted(self, number: int, outcome: Outcome, run_id: UUID) -> list[Block]:
+    def accepted(self, sent: QueuedInput, outcome: Outcome, run_id: UUID) -> list[Block]:
         """The server has accepted an input. The log may have shown that, and more, already."""
-        found = self._by_number(number)
-        if found is None or found.stage is not Stage.SENDING:
+        if sent not in self.unsent:
             return []
-        found.run_id = run_id
-        return self._set_stage(found, self._accept(run_id, found.delivery, steered=outcome is Outcome.STEERED))
+        sent.run_id = run_id
+        return self._set_stage(sent, self._accept(run_id, sent.delivery, steered=outcome is Outcome.STEERED))
 
-    def rejected(self, number: int, reason: str) -> list[Block]:
-        found = self._by_number(number)
-        if found is None:
+    def rejected(self, sent: QueuedInput, reason: str) -> list[Block]:
+        if sent not in self._unlogged:
             return []
-        self.queued.remove(found)
-        self._unlogged.remove(found)
-        return [*input_blocks(found), Block(BlockKind.WARNING, f"Not accepted: {reason}")]
+        self.queued.remove(sent)
+        self._unlogged.remove(sent)
+        return [*input_blocks(sent), Block(BlockKind.WARNING, f"Not accepted: {reason}")]
 
     def interrupted(self, now: float) -> CancelRun | Stay | Quit:
         """Ctrl-C. `now` is the monotonic clock in seconds."""
@@ -282,11 +284,11 @@ class Conversation:
             return
         if delta.call_id is not None:
             if delta.call_id in self._calls:
-                self.live_output.setdefault(delta.call_id, LiveText()).add(delta.text)
+                self.live_output.setdefault(delta.call_id, LiveText()).write(delta.text)
             return
         if self._has_gap and not self.live_text.length:
-            self.live_text.add("… ")
-        self.live_text.add(delta.text)
+            self.live_text.write("… ")
+        self.live_text.write(delta.text)
 
     def retried(self, retry: ModelRetry) -> list[Block]:
         """The next request writes the answer from its beginning."""
@@ -396,28 +398,19 @@ class Conversation:
 
     def _action_resolved(self, event: Event) -> list[Block]:
         data = self.actions.remove(event.data)
-        return [Block(BlockKind.NOTE, f"{short(required(data or event.data))} → {answered(event.data)}")]
+        return [
+            Block(
+                BlockKind.NOTE,
+                f"{shortened(required(data or event.data), _MAX_ACTION_CHARACTERS)} → {answered(event.data)}",
+            )
+        ]
 
     def _note(self, event: Event) -> list[Block]:
         return [Block(BlockKind.NOTE, f"Note: {event.data.get('text', '')}")]
 
-    def _context_trimmed(self, event: Event) -> list[Block]:
-        dropped, cut = event.data.get("dropped_turns", 0), event.data.get("cut_turns", 0)
-        notes = (
-            [f"{count_text(dropped, 'earlier turn')} no longer fit in the model's context."]
-            if dropped or not cut
-            else []
-        )
-        notes += [f"{count_text(cut, 'text')} cut to fit in the model's context."] if cut else []
-        return [Block(BlockKind.NOTE, " ".join(notes))]
-
-    def _context_compacted(self, event: Event) -> list[Block]:
-        dropped = count_text(event.data.get("dropped_turns", 0), "earlier turn")
-        return [Block(BlockKind.NOTE, f"{dropped} summarised to fit in the model's context.")]
-
-    def _mcp_unavailable(self, event: Event) -> list[Block]:
-        name, reason = event.data.get("name", ""), event.data.get("reason", "")
-        return [Block(BlockKind.WARNING, f"The tools of {name} are not available: {reason}")]
+    def _notice(self, event: Event) -> list[Block]:
+        kind = BlockKind.WARNING if event.type in _WARNINGS else BlockKind.NOTE
+        return [Block(kind, NOTICES[event.type](event.data))]
 
     def _run_succeeded(self, event: Event) -> list[Block]:
         return [*self._end_run(event), Block(BlockKind.PROGRESS, "Completed.")]
@@ -463,9 +456,6 @@ class Conversation:
     def _set_stage(self, found: QueuedInput, stage: Stage) -> list[Block]:
         found.stage = stage
         return [Block(BlockKind.PROGRESS, f"{stage}: {found.text}")]
-
-    def _by_number(self, number: int) -> QueuedInput | None:
-        return next((one for one in self._unlogged if one.number == number), None)
 
     def _by_input_id(self, event: Event) -> QueuedInput | None:
         input_id = event.data.get("input_id")

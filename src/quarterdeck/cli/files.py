@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 import tarfile
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 from uuid import UUID
@@ -11,56 +12,39 @@ from uuid import UUID
 import typer
 
 from quarterdeck.cli import completion, find
-from quarterdeck.cli.connection import open_client
+from quarterdeck.cli.commands import command
 from quarterdeck.cli.errors import CliError
-from quarterdeck.cli.options import (
-    AsJson,
-    Limit,
-    Profile,
-    SessionId,
-    Yes,
-    argument,
-    confirm,
-    file_name,
-    flag,
-    line,
-    option,
-    uuid,
-)
-from quarterdeck.cli.output import Column, document_output, note, print_json, print_list, progress_bar, say, size
+from quarterdeck.cli.options import Limit, SessionId, Yes, argument, confirm, file_name, flag, line, option, uuid
+from quarterdeck.cli.output import Page, Result, count_text, download_to, note, progress_bar, say, size
 from quarterdeck.client import Client
 from quarterdeck.client.models import SessionFileBody
-from quarterdeck.client.transfers import Progress, spool
+from quarterdeck.client.transfers import spool
 
-app = typer.Typer(rich_markup_mode=None, help="List, download and upload files.")
+app = typer.Typer(rich_markup_mode=None)
 
 FileId = Annotated[UUID, argument("FILE_ID", "ID of an uploaded file.", parser=uuid)]
 _ARCHIVE_ENDINGS = (".tar.gz", ".tgz")
+# Also stdin.
 _STDOUT = "-"
 
 
-@app.command("list")
+@command(app, "list")
 def list_(
+    client: Client,
     session_id: SessionId,
     prefix: Annotated[str | None, option("PREFIX", "Only paths that begin with this.")] = None,
     limit: Limit = 1000,
-    profile: Profile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Page[SessionFileBody]:
     """List the files of a session, by path."""
-    with open_client(profile) as client:
-        print_list(
-            client.iter_session_files(find.session_id(client, session_id), prefix=prefix, page_size=min(limit, 200)),
-            (Column("SIZE", right=True), "CHANGED", "PATH"),
-            _row,
-            "No files found." if prefix else "No files yet.",
-            limit,
-            as_json=as_json,
-        )
+    found_id = find.session_id(client, session_id)
+    found = client.iter_session_files(found_id, prefix=prefix, limit=min(limit, 200))
+    empty = "No files found." if prefix else "No files yet."
+    return Page(found, limit, (">SIZE", "CHANGED", "PATH"), _row, empty)
 
 
-@app.command()
+@command(app)
 def get(
+    client: Client,
     session_id: SessionId,
     path: Annotated[
         str | None, argument("PATH", "Path of the file in the session.", complete=completion.session_files)
@@ -77,50 +61,51 @@ def get(
         ),
     ] = None,
     force: Annotated[bool, flag("--force", "Overwrite existing files.")] = False,
-    profile: Profile = None,
 ) -> None:
     """Download a file of a session, or all files."""
     if (path is None) is not all_:
         raise CliError("Use either PATH or --all")
-    with open_client(profile) as client:
-        found_id = find.session_id(client, session_id)
-        if path is None:
-            _get_all(client, found_id, output or f"files-{found_id}.tar.gz", force=force)
-        else:
-            _get_file(client, found_id, path, output, force=force)
+    found_id = find.session_id(client, session_id)
+    if path is None:
+        output = output or f"files-{found_id}.tar.gz"
+        if output != _STDOUT and not output.endswith(_ARCHIVE_ENDINGS):
+            _unpack(client, found_id, Path(output), force=force)
+            return
+        title, download = "Downloading all files", partial(client.download_session_archive, found_id)
+    else:
+        name = path.rstrip("/").rpartition("/")[2] or "file"
+        output = output or name
+        if output != _STDOUT and Path(output).is_dir():
+            output = str(Path(output) / name)
+        title, download = f"Downloading {name}", partial(client.download_session_file, found_id, path=path)
+    if output != _STDOUT and not force and os.path.lexists(output):
+        raise CliError(f"{output}: already exists. Use --force to overwrite it.")
+    download_to(output, title, download)
 
 
-@app.command()
+@command(app)
 def put(
+    client: Client,
     file: Annotated[str, argument("FILE", "File to upload. Use - for stdin.", parser=file_name)],
     name: Annotated[
         str | None, option("NAME", "Name of the uploaded file. Default: that of FILE.", parser=line)
     ] = None,
-    profile: Profile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Result:
     """Upload a file and print its ID."""
     if file == _STDOUT and name is None:
         raise CliError("Use --name to name what is read from stdin")
-    with open_client(profile) as client, progress_bar(f"Uploading {name or file}") as progress:
-        source = sys.stdin.buffer if file == _STDOUT else checked_file(file)
+    source = sys.stdin.buffer if file == _STDOUT else checked_file(file)
+    with progress_bar(f"Uploading {name or file}") as progress:
         uploaded = client.upload(source, name=name, progress=progress)
-    if as_json:
-        print_json(uploaded)
-    else:
-        say(str(uploaded.id))
-        note(
-            f"Uploaded {uploaded.name} ({size(uploaded.bytes)}). Attach it: qd send SESSION TEXT --attach {uploaded.id}"
-        )
+    hint = f"Uploaded {uploaded.name} ({size(uploaded.bytes)}). Attach it: qd send SESSION TEXT --attach {uploaded.id}"
+    return Result(uploaded, str(uploaded.id), hint=hint)
 
 
-@app.command()
-def delete(file_id: FileId, yes: Yes = False, profile: Profile = None) -> None:
+@command(app)
+def delete(client: Client, file_id: FileId, yes: Yes = False) -> None:
     """Delete an uploaded file. Sessions to which it was attached keep it. This can't be undone."""
-    with open_client(profile) as client:
-        if not yes:
-            confirm(f"Delete {client.get_file(file_id).name}?", yes=yes)
-        client.delete_file(file_id)
+    confirm(lambda: f"Delete {client.get_file(file_id).name}?", yes=yes)
+    client.delete_file(file_id)
     say(f"deleted {file_id}")
 
 
@@ -140,37 +125,7 @@ def _row(file: SessionFileBody) -> list[object]:
     return [size(file.bytes) if file.kind == "file" else "", file.modified_at, file.path + ending]
 
 
-def _get_file(client: Client, session_id: UUID, path: str, output: str | None, *, force: bool) -> None:
-    name = path.rstrip("/").rpartition("/")[2] or "file"
-    if output == _STDOUT:
-        with progress_bar(f"Downloading {name}") as progress, document_output() as out:
-            client.download_session_file(session_id, out, path=path, progress=progress)
-        return
-    target = Path(name if output is None else output)
-    if target.is_dir():
-        target /= name
-    _check_new(target, force=force)
-    with progress_bar(f"Downloading {name}") as progress:
-        count = client.download_session_file(session_id, target, path=path, progress=progress)
-    say(f"wrote {target} ({size(count)})")
-
-
-def _get_all(client: Client, session_id: UUID, output: str, *, force: bool) -> None:
-    with progress_bar("Downloading all files") as progress:
-        if output == _STDOUT:
-            with document_output() as out:
-                client.download_session_archive(session_id, out, progress=progress)
-            return
-        target = Path(output)
-        if not output.endswith(_ARCHIVE_ENDINGS):
-            _unpack(client, session_id, target, progress, force=force)
-            return
-        _check_new(target, force=force)
-        count = client.download_session_archive(session_id, target, progress=progress)
-    say(f"wrote {target} ({size(count)})")
-
-
-def _unpack(client: Client, session_id: UUID, folder: Path, progress: Progress, *, force: bool) -> None:
+def _unpack(client: Client, session_id: UUID, folder: Path, *, force: bool) -> None:
     """What the archive names is not trusted. No link is made: where one leads depends on the links before it."""
     if folder.exists() and not folder.is_dir():
         raise CliError(f"{folder}: not a folder")
@@ -178,7 +133,8 @@ def _unpack(client: Client, session_id: UUID, folder: Path, progress: Progress, 
         raise CliError(f"{folder}: not empty. Use --force to overwrite files in it.")
     written: set[tuple[int, int]] = set()
     with spool() as archive:
-        client.download_session_archive(session_id, archive, progress=progress)
+        with progress_bar("Downloading all files") as progress:
+            client.download_session_archive(session_id, archive, progress=progress)
         archive.seek(0)
         folder.mkdir(parents=True, exist_ok=True)
         with tarfile.open(fileobj=archive, mode="r:gz") as members:
@@ -186,7 +142,7 @@ def _unpack(client: Client, session_id: UUID, folder: Path, progress: Progress, 
                 fault = _extract(members, member, folder, written)
                 if fault is not None:
                     note(f"{member.name}: left out, because it {fault}")
-    say(f"wrote {folder} ({len(written)} {'file' if len(written) == 1 else 'files'})")
+    say(f"wrote {folder} ({count_text(len(written), 'file')})")
 
 
 def _extract(
@@ -221,8 +177,3 @@ def _extract(
 def _identity(path: Path) -> tuple[int, int]:
     found = path.stat()
     return found.st_dev, found.st_ino
-
-
-def _check_new(target: Path, *, force: bool) -> None:
-    if not force and os.path.lexists(target):
-        raise CliError(f"{target}: already exists. Use --force to overwrite it.")

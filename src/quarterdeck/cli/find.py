@@ -5,9 +5,11 @@ accept any ID as cursor are asked for that range only. The others are read from 
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from itertools import islice
+from types import SimpleNamespace
+from typing import Any, TypeVar
 from unicodedata import normalize
 from uuid import UUID
 
@@ -17,6 +19,8 @@ from quarterdeck.cli.errors import CliError, ExitCode
 from quarterdeck.client import Client, Forbidden, NotFound
 from quarterdeck.client.models import ActionBody, AgentBody, SkillBody
 from quarterdeck.core.ids import LOWEST_ID, parse_id
+
+T = TypeVar("T")
 
 _PREFIX = re.compile("[0-9a-f]{4,32}")
 _PAGE_ITEMS = 200
@@ -31,23 +35,15 @@ class Listing(Struct, frozen=True):
     """A list of the API, and the names of its items."""
 
     noun: str
-    # A method of the client, called with limit, after and order.
+    # A method of the client, called with the client, limit, after and order.
     page: Callable[..., Any]
-    name: Callable[[Any], str | None] = lambda item: None
+    names: Callable[[Any], Sequence[str | None]] = lambda item: (None,)
     # Like `page`, with only the items whose name may be the given one. None: `page` is read to its end.
     named: Callable[..., Any] | None = None
-    other_name: Callable[[Any], str | None] = lambda item: None
     has_any_cursor: bool = False
 
     def has_name(self, item: Any, wanted: str) -> bool:
-        names = (self.name(item), self.other_name(item))
-        return _folded(wanted) in (_folded(name) for name in names if name is not None)
-
-
-class Named(Struct, frozen=True):
-    id: UUID
-    name: str | None
-    other_name: str | None = None
+        return _folded(wanted) in (_folded(name) for name in self.names(item) if name is not None)
 
 
 class Range(Struct, frozen=True):
@@ -73,59 +69,55 @@ def prefix_range(given: str) -> Range | None:
 # --- the lists ---
 
 
-def _sessions(client: Client, given: str) -> list[Listing]:
-    def listing(*, archived: bool) -> Listing:
-        page = partial(client.list_sessions, archived=archived)
-        return Listing("session", page, lambda one: one.title, partial(page, search=given), has_any_cursor=True)
-
-    return [listing(archived=False), listing(archived=True)]
+def _by_name(item: Any) -> Sequence[str | None]:
+    return (item.name,)
 
 
 def _archivable(noun: str, page: Callable[..., Any]) -> list[Listing]:
     """Active objects, and archived ones."""
-    return [Listing(noun, partial(page, archived=archived), lambda one: one.name) for archived in (False, True)]
+    return [Listing(noun, partial(page, archived=archived), _by_name) for archived in (False, True)]
 
 
-def _mcp_servers(client: Client) -> Listing:
-    return Listing("MCP server", client.list_mcp_servers, lambda server: server.name)
+def _sessions(given: str) -> list[Listing]:
+    def listing(*, archived: bool) -> Listing:
+        page = partial(Client.list_sessions, archived=archived)
+        return Listing("session", page, lambda one: (one.title,), partial(page, search=given), has_any_cursor=True)
+
+    return [listing(archived=False), listing(archived=True)]
 
 
-def _credentials(client: Client) -> Listing:
-    return Listing("credential", client.list_credentials, lambda credential: credential.name)
+def _list_keys(client: Client, **given: Any) -> Any:
+    # This operation requires the workspace header.
+    return client.list_api_keys(workspace_id=client.whoami().workspace_id, **given)
 
 
-def _keys(client: Client, workspace_id: UUID | str | None) -> Listing:
-    workspace_id = workspace_id or client.get_workspace().id
-    return Listing("API key", partial(client.list_api_keys, workspace_id=workspace_id), lambda key: key.label)
+def _list_below(page: Callable[..., Any], owner: UUID, client: Client, **given: Any) -> Any:
+    """A list of what belongs to a session or webhook."""
+    return page(client, owner, **given)
 
 
-def _webhooks(client: Client) -> Listing:
-    return Listing(
-        "webhook",
-        client.list_webhooks,
-        lambda webhook: webhook.description or webhook.url,
-        other_name=lambda webhook: webhook.url,
-        has_any_cursor=True,
-    )
+def _runs(session: UUID) -> Listing:
+    return Listing("run", partial(_list_below, Client.list_session_runs, session))
 
 
-def _runs(client: Client, session: UUID) -> Listing:
-    return Listing("run", partial(client.list_session_runs, session))
+def _list_users(client: Client, **given: Any) -> SimpleNamespace:
+    """Members by the ID of the user, with email address and display name as names."""
+    found = client.list_members(**given)
+    users = [one.user for one in found.items]
+    names = {one.user_id: (one.primary_email or one.display_name, one.display_name) for one in users}
+    items = [SimpleNamespace(id=user_id, names=each) for user_id, each in names.items()]
+    return SimpleNamespace(items=items, next_cursor=found.next_cursor)
 
 
-class _Users(Struct, frozen=True):
-    items: list[Named]
-    next_cursor: UUID | None
-
-
-def _users(client: Client) -> Listing:
-    def page(**given: Any) -> _Users:
-        found = client.list_members(**given)
-        actors = [one.user for one in found.items]
-        items = [Named(one.user_id, one.primary_email or one.display_name, one.display_name) for one in actors]
-        return _Users(items, found.next_cursor)
-
-    return Listing("user", page, lambda one: one.name, other_name=lambda one: one.other_name)
+SKILLS = _archivable("skill", Client.list_skills)
+AGENTS = _archivable("agent", Client.list_agents)
+MCP_SERVERS = Listing("MCP server", Client.list_mcp_servers, _by_name)
+CREDENTIALS = Listing("credential", Client.list_credentials, _by_name)
+KEYS = Listing("API key", _list_keys, lambda key: (key.label,))
+WEBHOOKS = Listing(
+    "webhook", Client.list_webhooks, lambda one: (one.description or one.url, one.url), has_any_cursor=True
+)
+_USERS = Listing("user", _list_users, lambda one: one.names)
 
 
 def _folded(name: str) -> str:
@@ -140,7 +132,7 @@ def session_id(client: Client, given: str) -> UUID:
     if (found := parse_id(given)) is not None:
         return found
     try:
-        return _id(given, *_sessions(client, given))
+        return _id(client, given, *_sessions(given))
     except (Forbidden, NotFound):
         # A session token cannot list sessions.
         if (own := client.whoami().session_id) is None:
@@ -153,51 +145,60 @@ def session_id(client: Client, given: str) -> UUID:
 
 def skill(client: Client, given: str, *, archived: bool | None = None) -> SkillBody:
     """`archived` limits names and prefixes to archived or to active skills. Without it, active ones come first."""
-    found: SkillBody = _archivable_item(given, client.get_skill, _archivable("skill", client.list_skills), archived)
-    return found
-
-
-def skill_or_none(client: Client, given: str) -> SkillBody | None:
-    """For `--create`: None if there is no such skill."""
-    found: SkillBody | None = _item_or_none(given, client.get_skill, _archivable("skill", client.list_skills)[0])
-    return found
+    found = parse_id(given)
+    matching: SkillBody = client.get_skill(found) if found else _find(client, given, *_some(SKILLS, archived))
+    return matching
 
 
 def agent(client: Client, given: str, *, archived: bool | None = None) -> AgentBody:
     """`archived` as for `skill`."""
-    found: AgentBody = _archivable_item(given, client.get_agent, _archivable("agent", client.list_agents), archived)
-    return found
+    found = parse_id(given)
+    matching: AgentBody = client.get_agent(found) if found else _find(client, given, *_some(AGENTS, archived))
+    return matching
 
 
-def agent_or_none(client: Client, given: str) -> AgentBody | None:
-    """For `--create`: None if there is no such agent."""
-    found: AgentBody | None = _item_or_none(given, client.get_agent, _archivable("agent", client.list_agents)[0])
-    return found
+def _some(lists: list[Listing], archived: bool | None) -> list[Listing]:
+    return lists if archived is None else [lists[archived]]
+
+
+def or_none(search: Callable[..., T], client: Client, given: str) -> T | None:
+    """For `--create`: None if there is no such active skill or agent."""
+    try:
+        return search(client, given, archived=False)
+    except CliError as error:
+        if error.code is not ExitCode.NOT_FOUND:
+            raise
+        return None
 
 
 def mcp_server_id(client: Client, given: str) -> UUID:
-    return _id(given, _mcp_servers(client))
+    return _id(client, given, MCP_SERVERS)
 
 
 def credential_id(client: Client, given: str) -> UUID:
-    return _id(given, _credentials(client))
+    return _id(client, given, CREDENTIALS)
 
 
-def key_id(client: Client, given: str, workspace_id: UUID | str | None) -> UUID:
-    return parse_id(given) or _id(given, _keys(client, workspace_id))
+def key_id(client: Client, given: str) -> UUID:
+    return _id(client, given, KEYS)
 
 
 def webhook_id(client: Client, given: str) -> UUID:
-    return _id(given, _webhooks(client))
+    return _id(client, given, WEBHOOKS)
+
+
+def user_id(client: Client, given: str) -> UUID:
+    return _id(client, given, _USERS)
 
 
 def token_id(client: Client, session: UUID, given: str) -> UUID:
-    return _id(given, Listing("token", partial(client.list_session_tokens, session), lambda token: token.prefix))
+    tokens = Listing("token", partial(_list_below, Client.list_session_tokens, session), lambda one: (one.prefix,))
+    return _id(client, given, tokens)
 
 
 def delivery_id(client: Client, webhook: UUID, given: str) -> UUID:
-    page = partial(client.list_webhook_deliveries, webhook)
-    return _id(given, Listing("delivery", page, has_any_cursor=True))
+    page = partial(_list_below, Client.list_webhook_deliveries, webhook)
+    return _id(client, given, Listing("delivery", page, has_any_cursor=True))
 
 
 def run_id(client: Client, given: str, session: str | None = None) -> UUID:
@@ -205,17 +206,17 @@ def run_id(client: Client, given: str, session: str | None = None) -> UUID:
     if (found := parse_id(given)) is not None:
         return found
     if session is not None:
-        return _id(given, _runs(client, session_id(client, session)))
+        return _id(client, given, _runs(session_id(client, session)))
     wanted = prefix_range(given)
     if wanted is None:
         raise CliError(f"{given!r} is not the ID or ID prefix of a run")
     # A session is older than its runs.
     recent = client.list_sessions(limit=_SESSIONS_OF_RUNS, after=wanted.high).items
-    runs = [Named(run.id, None) for one in recent for run in _in_range(wanted, _runs(client, one.id))]
+    runs = {run.id: None for one in recent for run in _in_range(client, wanted, _runs(one.id))}
     if not runs:
         where = f"in the {_SESSIONS_OF_RUNS} newest sessions. Use --session or the full ID."
         raise CliError(f"No run with the ID prefix {given} {where}", ExitCode.NOT_FOUND)
-    return _only(given, runs).id
+    return _only(given, runs)
 
 
 def action(client: Client, given: str) -> ActionBody:
@@ -223,12 +224,8 @@ def action(client: Client, given: str) -> ActionBody:
         return client.get_action(found)
     if prefix_range(given) is None:
         raise CliError(f"{given!r} is not the ID or ID prefix of an action")
-    matching: ActionBody = _find(given, Listing("action", client.list_actions, has_any_cursor=True))
+    matching: ActionBody = _find(client, given, Listing("action", Client.list_actions, has_any_cursor=True))
     return matching
-
-
-def user_id(client: Client, given: str) -> UUID:
-    return _id(given, _users(client))
 
 
 def audited_id(client: Client, given: str, type_: str | None) -> UUID:
@@ -237,86 +234,69 @@ def audited_id(client: Client, given: str, type_: str | None) -> UUID:
         return found
     if type_ == "run":
         return run_id(client, given)
-    lists: dict[str, Callable[[], Iterable[Listing]]] = {
-        "session": lambda: _sessions(client, given),
-        "skill": lambda: _archivable("skill", client.list_skills),
-        "agent": lambda: _archivable("agent", client.list_agents),
-        "mcp_server": lambda: [_mcp_servers(client)],
-        "credential": lambda: [_credentials(client)],
-        "webhook": lambda: [_webhooks(client)],
-        "api_key": lambda: [_keys(client, None)],
-        "member": lambda: [_users(client)],
+    lists = {
+        "session": _sessions(given),
+        "skill": SKILLS,
+        "agent": AGENTS,
+        "mcp_server": [MCP_SERVERS],
+        "credential": [CREDENTIALS],
+        "webhook": [WEBHOOKS],
+        "api_key": [KEYS],
+        "member": [_USERS],
     }
     if type_ is not None and type_ not in lists:
         raise CliError(f"Use the full ID of the {type_.replace('_', ' ')}")
-    searched = [listing for name, each in lists.items() if type_ in (None, name) for listing in each()]
-    matches = {item.id: Named(item.id, listing.name(item)) for listing in searched for item in _matches(given, listing)}
+    searched = [listing for name, each in lists.items() if type_ in (None, name) for listing in each]
+    matches = {item.id: listing.names(item)[0] for listing in searched for item in _matches(client, given, listing)}
     if not matches:
         what = "object" if type_ is None else searched[0].noun
         raise CliError(f"No {what} matches {given!r}. Use the full ID if it was deleted.", ExitCode.NOT_FOUND)
-    return _only(given, list(matches.values())).id
+    return _only(given, matches)
 
 
 # --- the search ---
 
 
-def _id(given: str, *searched: Listing) -> UUID:
-    found: UUID = parse_id(given) or _find(given, *searched).id
+def _id(client: Client, given: str, *searched: Listing) -> UUID:
+    found: UUID = parse_id(given) or _find(client, given, *searched).id
     return found
 
 
-def _archivable_item(given: str, get: Callable[[UUID], Any], lists: list[Listing], archived: bool | None) -> Any:
-    found = parse_id(given)
-    return get(found) if found else _find(given, *(lists if archived is None else [lists[archived]]))
-
-
-def _item_or_none(given: str, get: Callable[[UUID], Any], listing: Listing) -> Any:
-    found = parse_id(given)
-    if found is not None:
-        return get(found)
-    matches = _matches(given, listing)
-    return _only_item(given, matches, listing) if matches else None
-
-
-def _find(given: str, *searched: Listing) -> Any:
+def _find(client: Client, given: str, *searched: Listing) -> Any:
     """The only match in the first list that has any."""
     for listing in searched:
-        if matches := _matches(given, listing):
-            return _only_item(given, matches, listing)
+        if matches := _matches(client, given, listing):
+            _only(given, {item.id: listing.names(item)[0] for item in matches})
+            return matches[0]
     raise CliError(f"No {searched[0].noun} matches {given!r}. Use an ID, an ID prefix or a name.", ExitCode.NOT_FOUND)
 
 
-def _only_item(given: str, matches: list[Any], listing: Listing) -> Any:
-    _only(given, [Named(item.id, listing.name(item)) for item in matches])
-    return matches[0]
-
-
-def _matches(given: str, listing: Listing) -> list[Any]:
+def _matches(client: Client, given: str, listing: Listing) -> list[Any]:
     """By the beginning of an ID, otherwise by name."""
     wanted = prefix_range(given)
-    if wanted is not None and (found := list(_in_range(wanted, listing))):
+    if wanted is not None and (found := list(_in_range(client, wanted, listing))):
         return found
-    return [item for item in _walk(listing.named or listing.page) if listing.has_name(item, given)]
+    return [item for item in _walk(client, listing.named or listing.page) if listing.has_name(item, given)]
 
 
-def _in_range(wanted: Range, listing: Listing) -> Iterator[Any]:
+def _in_range(client: Client, wanted: Range, listing: Listing) -> Iterator[Any]:
     if listing.has_any_cursor:
         before = UUID(int=wanted.low.int - 1) if wanted.low > LOWEST_ID else None
-        items = listing.page(limit=_MAX_CANDIDATES + 1, after=before, order="asc").items
+        items = listing.page(client, limit=_MAX_CANDIDATES + 1, after=before, order="asc").items
         yield from (item for item in items if item.id in wanted)
         return
-    for item in _walk(listing.page):
+    for item in _walk(client, listing.page):
         if item.id < wanted.low:
             return
         if item.id in wanted:
             yield item
 
 
-def _walk(page: Callable[..., Any]) -> Iterator[Any]:
+def _walk(client: Client, page: Callable[..., Any]) -> Iterator[Any]:
     """All items, newest first. Raises an error when there are too many."""
     after: UUID | None = None
     for _ in range(_MAX_ITEMS // _PAGE_ITEMS):
-        found = page(limit=_PAGE_ITEMS, after=after, order="desc")
+        found = page(client, limit=_PAGE_ITEMS, after=after, order="desc")
         yield from found.items
         after = found.next_cursor
         if after is None:
@@ -324,10 +304,11 @@ def _walk(page: Callable[..., Any]) -> Iterator[Any]:
     raise CliError(f"Not found among the newest {_MAX_ITEMS:,}. Use the full ID.", ExitCode.NOT_FOUND)
 
 
-def _only(given: str, matches: list[Named]) -> Named:
-    if len(matches) == 1:
-        return matches[0]
-    candidates = [f"{item.id} {item.name or ''}".strip() for item in matches[:_MAX_CANDIDATES]]
-    more = ", …" if len(matches) > _MAX_CANDIDATES else ""
+def _only(given: str, names: Mapping[UUID, str | None]) -> UUID:
+    """The ID, if there is only one. Otherwise an error with the IDs and names of some."""
+    if len(names) == 1:
+        return next(iter(names))
+    candidates = [f"{found} {name or ''}".strip() for found, name in islice(names.items(), _MAX_CANDIDATES)]
+    more = ", …" if len(names) > _MAX_CANDIDATES else ""
     hint = "Use the ID." if prefix_range(given) is None else "Use more of the ID."
     raise CliError(f"{given!r} is ambiguous. It matches {', '.join(candidates)}{more}. {hint}")

@@ -21,7 +21,7 @@ from quarterdeck.cli.errors import ExitCode
 SERVER_COMMANDS = ("serve", "api", "worker", "migrate", "sweep", "admin")
 _PACKAGE = "quarterdeck.cli."
 
-# Name, target and summary. The summary is that of the command itself, which a test compares.
+# Name, target and summary: the help of a group, or the beginning of the command's docstring, which a test compares.
 COMMANDS = (
     ("login", "login:login", "Save a server address and an API key."),
     ("logout", "login:logout", "Delete a saved login."),
@@ -65,7 +65,9 @@ class LazyCommand(TyperCommand):
         module, _, attribute = self._target.partition(":")
         found = getattr(import_module(module), attribute)
         if isinstance(found, typer.Typer):
-            return typer.main.get_group(found)
+            group = typer.main.get_group(found)
+            group.help = self.help
+            return group
         app = typer.Typer(rich_markup_mode=None, add_completion=False)
         app.command(self.name)(found)
         command = typer.main.get_command(app)

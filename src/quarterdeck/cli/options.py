@@ -170,20 +170,15 @@ def flag(name: str, description: str) -> Any:
 # --- shared by several commands ---
 
 AsJson = Annotated[bool, flag("--json", "Print JSON.")]
-Profile = Annotated[str | None, option("NAME", "Saved login to use. Default: default.", "--profile", parser=line)]
+Profile = Annotated[str | None, option("NAME", "Saved login to use. Default: default.", parser=line)]
 Limit = Annotated[int, option("N", "Maximum number of items.", parser=whole_number(1, 999_999_999))]
 Permissions = Annotated[
     list[Permission],
-    choice(
-        "PERMISSION",
-        f"A permission of the key: {', '.join(Permission)}. Can be repeated.",
-        "--permission",
-        values=Permission,
-    ),
+    choice("PERMISSION", f"A permission of the key: {', '.join(Permission)}. Can be repeated.", values=Permission),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 FromDay = Annotated[str | None, option("DATE", "First day (UTC). Default: the last 30 days.", "--from", parser=day)]
-ToDay = Annotated[str | None, option("DATE", "Day after the last one (UTC).", "--to", parser=day)]
+ToDay = Annotated[str | None, option("DATE", "Day after the last one (UTC).", parser=day)]
 
 SESSION_HELP = "ID, ID prefix or title of the session."
 SessionId = Annotated[str, argument("SESSION", SESSION_HELP, complete=completion.sessions)]
@@ -193,34 +188,35 @@ SessionOfRun = Annotated[
     option(
         "SESSION",
         "Session in which to look up an ID prefix. Default: the 20 newest sessions.",
-        "--session",
         complete=completion.sessions,
     ),
 ]
 SkillId = Annotated[str, argument("SKILL", "ID, ID prefix or name of the skill.", complete=completion.skills)]
 AgentId = Annotated[str, argument("AGENT", "ID, ID prefix or name of the agent.", complete=completion.agents)]
 AgentOption = Annotated[
-    str | None,
-    option("AGENT[@VERSION]", "ID or name of the agent that the session uses.", "--agent", complete=completion.agents),
+    str | None, option("AGENT[@VERSION]", "ID or name of the agent that the session uses.", complete=completion.agents)
 ]
-VersionArgument = Annotated[int | None, argument("VERSION", "Version number.", parser=version_number)]
-OldVersion = Annotated[int, argument("A", "Old version.", parser=version_number)]
-NewVersion = Annotated[int, argument("B", "New version.", parser=version_number)]
-Latest = Annotated[bool, flag("--latest", "Always use the latest version again.")]
 
 
-def confirm(question: str, *, yes: bool) -> None:
+def confirm(question: str | Callable[[], str], *, yes: bool) -> None:
+    """A question that takes a request is a function, which is called only without `--yes`."""
     if yes:
         return
+    asked = question if isinstance(question, str) else question()
     if not sys.stdin.isatty():
         raise CliError("This can't be undone. Use --yes to confirm without a terminal.")
-    typer.confirm(printable(question), abort=True, err=True)
+    typer.confirm(printable(asked), abort=True, err=True)
 
 
 def expiration(at: datetime | None, after: timedelta | None) -> datetime | None:
     """From `--expires-at` and `--expires-in`, of which at most one is given."""
     check_either("--expires-at", at, "--expires-in", after)
     return at if after is None else datetime.now(UTC) + after
+
+
+def overlap_seconds(overlap: timedelta | None) -> int:
+    """How long an old secret still works. Default: a day."""
+    return int((timedelta(days=1) if overlap is None else overlap).total_seconds())
 
 
 def check_either(one: str, is_given: object, other: str, is_other_given: object) -> None:

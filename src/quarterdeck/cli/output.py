@@ -1,5 +1,5 @@
 """Output of commands: tables for people, JSON for programs. Colours and progress bars appear on terminals only. Control
-characters in other users' texts are replaced."""
+characters in other users' texts are replaced. Rich is imported where it is used: that takes as long as a request."""
 
 import codecs
 import io
@@ -11,16 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
-from typing import Any, BinaryIO, Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import typer
 from msgspec import Struct
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-from rich.table import Table
-from rich.text import Text
 
+from quarterdeck.cli.errors import CliError
 from quarterdeck.core.actors import ActorBody
 
 T = TypeVar("T")
@@ -40,7 +37,6 @@ _INVISIBLE = re.compile(
     "[\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-# Without a terminal nothing is wrapped.
 _ALL_COLUMNS = 100_000
 # Longer than any paragraph and any text that people read in a terminal. Texts of other users can be a megabyte.
 _MAX_LINE_CHARACTERS = 10_000
@@ -74,10 +70,13 @@ def _cut_line(line: str, characters: int) -> str:
     return f"{line[:characters]} {_mark(left_out)}" if left_out > 0 else line
 
 
-def cell(title: str) -> str:
-    """A title for a table."""
-    text = " ".join(title.split())
-    return text if len(text) <= _MAX_TITLE_CHARACTERS else text[: _MAX_TITLE_CHARACTERS - 1].rstrip() + "…"
+def shortened(text: str, characters: int) -> str:
+    return text if len(text) <= characters else text[: characters - 1].rstrip() + "…"
+
+
+def cell(text: str) -> str:
+    """A title or description for a table."""
+    return shortened(" ".join(text.split()), _MAX_TITLE_CHARACTERS)
 
 
 def _mark(left_out: int) -> str:
@@ -102,12 +101,8 @@ def json_text(record: object, *, indent: int = 0) -> str:
 
 
 def print_json(record: object) -> None:
-    print_json_text(json_text(record))
-
-
-def print_json_text(text: str) -> None:
     """JSON is UTF-8, whatever the encoding of the terminal."""
-    typer.echo(text.encode())
+    typer.echo(json_text(record).encode())
 
 
 class _TerminalDocument(io.RawIOBase):
@@ -123,40 +118,23 @@ class _TerminalDocument(io.RawIOBase):
         return len(found)
 
 
-@contextmanager
-def document_output() -> Iterator[BinaryIO]:
-    """stdout for a document that others wrote. A pipe or file gets its bytes unchanged."""
-    out = typer.get_binary_stream("stdout")
-    yield cast(BinaryIO, _TerminalDocument()) if sys.stdout.isatty() else out
-    out.flush()
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
+    """A column whose name begins with `>` is aligned to the right."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
-
-def console(*, stderr: bool = False) -> Console:
-    made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
-    if not made.is_terminal:
-        made.width = _ALL_COLUMNS
-    return made
-
-
-class Column(Struct, frozen=True):
-    name: str
-    right: bool = False
-
-
-def print_table(columns: Sequence[str | Column], rows: Iterable[Sequence[object]], *, empty: str) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for each in columns:
-        column = Column(each) if isinstance(each, str) else each
-        table.add_column(column.name, justify="right" if column.right else "left", no_wrap=True)
+    for name in columns:
+        table.add_column(name.removeprefix(">"), justify="right" if name.startswith(">") else "left", no_wrap=True)
     for row in rows:
         cells = (_cut_line(" ".join(shown(value).splitlines()), _MAX_CELL_CHARACTERS) for value in row)
         table.add_row(*(Text(printable(cell), _STYLES.get(cell, "")) for cell in cells))
     if not table.row_count:
         note(empty)
         return
-    target = console()
     # The terminal wraps wide tables. Rich would drop columns and cut IDs.
-    target.width = _ALL_COLUMNS
+    target = Console(width=_ALL_COLUMNS, highlight=False, emoji=False)
     with target.capture() as captured:
         target.print(table)
     for line in captured.get().splitlines():
@@ -194,32 +172,52 @@ def has_colours() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in ("dumb", "unknown")
 
 
-def print_list(
-    found: Iterator[T],
-    columns: Sequence[str | Column],
-    row: Callable[[T], Sequence[object]],
-    empty: str,
-    limit: int,
-    *,
-    as_json: bool,
-) -> None:
-    """Prints at most `limit` items, and whether there are more."""
-    items = list(islice(found, limit))
-    has_more = len(items) == limit and next(found, None) is not None
-    if as_json:
-        print_json({"items": items, "more": has_more})
-        return
-    print_table(columns, map(row, items), empty=empty)
-    if has_more:
-        note(f"Showing the first {limit}. Use --limit to show more.")
+Facts = Sequence[tuple[str, object]]
 
 
-def print_result(record: object, text: str, *, as_json: bool) -> None:
-    """The result of a command: in words, or as JSON."""
-    if as_json:
-        print_json(record)
-    else:
-        say(text)
+class Result(Struct, frozen=True):
+    """What a command prints: a record for programs; a text, facts, or a function that prints for people."""
+
+    record: object
+    shown: str | Facts | Callable[[], None]
+    # Printed to stderr, also for programs.
+    hint: str | None = None
+    exit_code: int = 0
+
+    def print(self, *, as_json: bool) -> None:
+        if as_json:
+            print_json(self.record)
+        elif isinstance(self.shown, str):
+            if self.shown:
+                say(self.shown)
+        elif callable(self.shown):
+            self.shown()
+        else:
+            print_facts(self.shown)
+        if self.hint:
+            note(self.hint)
+        if self.exit_code:
+            raise typer.Exit(self.exit_code)
+
+
+class Page(Struct, Generic[T], frozen=True):
+    """A command prints at most `limit` items as a table, and whether there are more."""
+
+    items: Iterator[T]
+    limit: int
+    columns: Sequence[str]
+    row: Callable[[T], Sequence[object]]
+    empty: str
+
+    def print(self, *, as_json: bool) -> None:
+        items = list(islice(self.items, self.limit))
+        has_more = len(items) == self.limit and next(self.items, None) is not None
+        if as_json:
+            print_json({"items": items, "more": has_more})
+            return
+        print_table(self.columns, map(self.row, items), empty=self.empty)
+        if has_more:
+            note(f"Showing the first {self.limit}. Use --limit to show more.")
 
 
 def shown(value: object) -> str:
@@ -242,15 +240,8 @@ def date_text(date: datetime | None) -> str:
     return "" if date is None else date.astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-class Created(Protocol):
-    @property
-    def created_at(self) -> datetime: ...
-
-    @property
-    def created_by(self) -> Any: ...
-
-
-def created_text(record: Created) -> str:
+def created_text(record: Any) -> str:
+    """For the bodies of the API that have `created_at` and `created_by`."""
     return f"{date_text(record.created_at)} by {actor_name(record.created_by)}"
 
 
@@ -273,39 +264,53 @@ def size(count: int) -> str:
 @contextmanager
 def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
     """Yields a callback for the bytes done and the total. The bar is shown on terminals only."""
-    target = console(stderr=True)
-    columns: list[Any] = [TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn()]
-    with Progress(
-        *columns, TransferSpeedColumn(), console=target, transient=True, disable=not target.is_terminal
-    ) as shown:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    target = Console(stderr=True)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=target, transient=True, disable=not target.is_terminal) as shown:
         task = shown.add_task(printable(title), total=None)
         yield lambda done, total: shown.update(task, completed=done, total=total)
 
 
+def download_to(name: str, title: str, download: Callable[..., int]) -> None:
+    """`download` is a method of the client that writes to a file or file name. `-` is stdout."""
+    if name == "-":
+        out = typer.get_binary_stream("stdout")
+        # A pipe or file gets the bytes unchanged.
+        download(_TerminalDocument() if sys.stdout.isatty() else out)
+        out.flush()
+        return
+    try:
+        with progress_bar(title) as progress:
+            count = download(name, progress=progress)
+    except OSError as error:
+        raise CliError(f"{name}: {error.strerror}") from None
+    say(f"wrote {name} ({size(count)})")
+
+
 def print_diff(text: str) -> None:
     """Prints a unified diff, in colour on terminals. In a pipe it is unchanged, as `patch` needs it."""
-    target = console()
-    if not target.is_terminal:
+    if not sys.stdout.isatty():
         typer.echo(text, nl=False)
         return
-    # Each style is rendered once: a diff can have a hundred thousand lines, and rich takes long for each.
-    codes = {style: _style_codes(target, style) for _, style in DIFF_STYLES}
-    lines = []
-    for line in printable(text).removesuffix("\n").split("\n"):
-        start, end = next((codes[style] for mark, style in DIFF_STYLES if line.startswith(mark)), ("", ""))
-        lines.append(f"{start}{line}{end}")
-    typer.echo("\n".join(lines), color=True)
+    found = printable(text).removesuffix("\n")
+    typer.echo(coloured_diff(found) if has_colours() else found, color=True)
 
 
-def _style_codes(target: Console, style: str) -> tuple[str, str]:
-    """What a terminal is sent before and after text of this style."""
-    with target.capture() as captured:
-        target.print(Text("x", style), end="")
-    start, _, end = captured.get().partition("x")
-    return start, end
+def coloured_diff(text: str) -> str:
+    return "\n".join(map(_coloured_diff_line, text.split("\n")))
 
 
-DIFF_STYLES = (("+++", "bold"), ("---", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
+def _coloured_diff_line(line: str) -> str:
+    code = next((code for mark, code in _DIFF_CODES.items() if line.startswith(mark)), "")
+    return f"{code}{line}{RESET}" if code else line
+
+
+RESET = "\x1b[0m"
+# Bold, cyan, green and red.
+_DIFF_CODES = {"+++": "\x1b[1m", "---": "\x1b[1m", "@@": "\x1b[36m", "+": "\x1b[32m", "-": "\x1b[31m"}
 
 
 def cost_text(cost_usd: float | None) -> str:

@@ -8,117 +8,81 @@ import typer
 
 from quarterdeck.cli import completion, find
 from quarterdeck.cli.action_text import fields_of, required, resolve_command, tokens_text
-from quarterdeck.cli.connection import open_client
-from quarterdeck.cli.options import AsJson, Limit, Profile, RunId, SessionId, SessionOfRun, argument
-from quarterdeck.cli.output import Column, cost_text, count_text, note, print_facts, print_json, print_list, say
+from quarterdeck.cli.commands import command
+from quarterdeck.cli.options import Limit, RunId, SessionId, SessionOfRun, argument
+from quarterdeck.cli.output import Page, Result, cost_text, count_text, note, print_facts, say
 from quarterdeck.client import Client, Forbidden, NotFound
-from quarterdeck.client.models import RunBody
+from quarterdeck.client.models import CancelledRunBody, RunBody
 
-app = typer.Typer(rich_markup_mode=None, help="List, show, cancel and retry runs.")
+app = typer.Typer(rich_markup_mode=None)
 
 RetryableRunId = Annotated[str, argument("RUN", "ID or ID prefix of the run.", complete=completion.retryable_runs)]
 
-COLUMNS = (
-    "ID",
-    "STATE",
-    Column("INPUTS", right=True),
-    Column("STEPS", right=True),
-    Column("TOKENS IN", right=True),
-    Column("CACHED", right=True),
-    Column("OUT", right=True),
-    Column("COST", right=True),
-    Column("DURATION", right=True),
-    "CREATED",
-    "FAILURE",
-)
+_COUNTS = (">INPUTS", ">STEPS", ">TOKENS IN", ">CACHED", ">OUT", ">COST", ">DURATION")
+COLUMNS = ("ID", "STATE", *_COUNTS, "CREATED", "FAILURE")
 
 _MAX_ACTIONS_SHOWN = 10
 
 
-@app.command("list")
-def list_(session_id: SessionId, limit: Limit = 50, profile: Profile = None, as_json: AsJson = False) -> None:
+@command(app, "list")
+def list_(client: Client, session_id: SessionId, limit: Limit = 50) -> Page[RunBody]:
     """List the runs of a session, newest first."""
-    with open_client(profile) as client:
-        print_list(
-            client.iter_session_runs(find.session_id(client, session_id)),
-            COLUMNS,
-            row,
-            "No runs yet.",
-            limit,
-            as_json=as_json,
-        )
+    found = client.iter_session_runs(find.session_id(client, session_id))
+    return Page(found, limit, COLUMNS, row, "No runs yet.")
 
 
-@app.command()
-def show(run_id: RunId, session: SessionOfRun = None, profile: Profile = None, as_json: AsJson = False) -> None:
+@command(app)
+def show(client: Client, run_id: RunId, session: SessionOfRun = None) -> Result:
     """Show a run."""
-    with open_client(profile) as client:
-        run = client.get_run(find.run_id(client, run_id, session))
-        waiting = None if as_json else waiting_text(client, [run])
-    if as_json:
-        print_json(run)
-        return
-    print_facts(
-        [
-            ("run", run.id),
-            ("session", run.session_id),
-            ("state", run.state),
-            ("waiting for", waiting),
-            ("failure", run.failure),
-            ("inputs", f"{run.inputs_consumed} of {run.inputs_accepted} read"),
-            ("steps", run.steps),
-            ("attempts", run.attempts),
-            ("tokens", tokens_text(run.usage)),
-            ("cost", cost_text(run.usage.cost_usd) if run.steps else None),
-            ("created", run.created_at),
-            ("started", run.started_at),
-            ("finished", run.finished_at),
-            ("duration", duration_text(run) or None),
-            ("waited", seconds_text(run.waited_seconds) if run.waited_seconds else None),
-        ]
-    )
+    run = client.get_run(find.run_id(client, run_id, session))
+    return Result(run, lambda: print_facts(_facts(client, run)))
 
 
-@app.command()
-def cancel(run_id: RunId, session: SessionOfRun = None, profile: Profile = None, as_json: AsJson = False) -> None:
+@command(app)
+def cancel(client: Client, run_id: RunId, session: SessionOfRun = None) -> Result:
     """Cancel a run. A finished run does not change."""
-    with open_client(profile) as client:
-        run = client.cancel_run(find.run_id(client, run_id, session))
-    if as_json:
-        print_json(run)
-        return
+    run = client.cancel_run(find.run_id(client, run_id, session))
+    return Result(run, lambda: _print_cancelled(run))
+
+
+@command(app)
+def retry(client: Client, run_id: RetryableRunId, session: SessionOfRun = None) -> Result:
+    """Start a new run with the inputs of a failed or cancelled run."""
+    run = client.retry_run(find.run_id(client, run_id, session))
+    return Result(run, f"{run.state} {run.id}")
+
+
+def _facts(client: Client, run: RunBody) -> list[tuple[str, object]]:
+    return [
+        ("run", run.id),
+        ("session", run.session_id),
+        ("state", run.state),
+        ("waiting for", waiting_text(client, [run])),
+        ("failure", run.failure),
+        ("inputs", f"{run.inputs_consumed} of {run.inputs_accepted} read"),
+        ("steps", run.steps),
+        ("attempts", run.attempts),
+        ("tokens", tokens_text(run.usage)),
+        ("cost", cost_text(run.usage.cost_usd) if run.steps else None),
+        ("created", run.created_at),
+        ("started", run.started_at),
+        ("finished", run.finished_at),
+        ("duration", duration_text(run)),
+        ("waited", seconds_text(run.waited_seconds) if run.waited_seconds else None),
+    ]
+
+
+def _print_cancelled(run: CancelledRunBody) -> None:
     say(f"{run.state} {run.id}")
     if run.discarded_input_ids:
         note(f"Discarded {count_text(len(run.discarded_input_ids), 'input')} that the run had not read.")
 
 
-@app.command()
-def retry(
-    run_id: RetryableRunId, session: SessionOfRun = None, profile: Profile = None, as_json: AsJson = False
-) -> None:
-    """Start a new run with the inputs of a failed or cancelled run."""
-    with open_client(profile) as client:
-        run = client.retry_run(find.run_id(client, run_id, session))
-    if as_json:
-        print_json(run)
-        return
-    say(f"{run.state} {run.id}")
-
-
 def row(run: RunBody) -> list[object]:
-    return [
-        run.id,
-        run.state,
-        run.inputs_accepted,
-        run.steps,
-        run.usage.input_tokens,
-        run.usage.cached_tokens,
-        run.usage.output_tokens,
-        cost_text(run.usage.cost_usd) if run.steps else "",
-        duration_text(run),
-        run.created_at,
-        run.failure,
-    ]
+    usage, cost = run.usage, cost_text(run.usage.cost_usd) if run.steps else ""
+    tokens = (usage.input_tokens, usage.cached_tokens, usage.output_tokens)
+    counts = (run.inputs_accepted, run.steps, *tokens, cost)
+    return [run.id, run.state, *counts, duration_text(run), run.created_at, run.failure]
 
 
 def waiting_text(client: Client, runs: Sequence[RunBody]) -> str | None:

@@ -5,24 +5,26 @@ from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 from uuid import UUID
 
-import typer
 from msgspec import UNSET
 
 from quarterdeck.cli import find
 from quarterdeck.cli.action_text import required, resolve_command
-from quarterdeck.cli.connection import open_client
+from quarterdeck.cli.commands import with_client
 from quarterdeck.cli.conversation import cut_off_text
 from quarterdeck.cli.errors import ExitCode
 from quarterdeck.cli.files import checked_file
-from quarterdeck.cli.options import AsJson, Profile, SessionId, argument, choice, file_name, flag, option, read_input
-from quarterdeck.cli.output import note, print_json, print_result, progress_bar, say
+from quarterdeck.cli.options import SessionId, argument, choice, file_name, flag, option, read_input
+from quarterdeck.cli.output import Result, note, progress_bar
 from quarterdeck.client import ApiError, Client, Event, QuarterdeckError
-from quarterdeck.client.models import Delivery, SubmitKindBody
+from quarterdeck.client.models import Delivery, EventType, RunState, SubmitKindBody
 from quarterdeck.client.requests import Id
+from quarterdeck.client.tool_calls import RUN_ENDS
 from quarterdeck.core.ids import parse_id
 
 
+@with_client
 def send(
+    client: Client,
     session_id: SessionId,
     message: Annotated[str, argument("TEXT", "The message. Use - to read it from stdin.")],
     wait: Annotated[bool, flag("--wait", "Wait for the run and print the answer.")] = False,
@@ -35,26 +37,20 @@ def send(
         ),
     ] = "steer",
     attach: Annotated[
-        list[str] | None,
-        option("FILE", "File, or ID of an uploaded file. Can be repeated.", "--attach", parser=file_name),
+        list[str] | None, option("FILE", "File, or ID of an uploaded file. Can be repeated.", parser=file_name)
     ] = None,
-    profile: Profile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Result:
     """Send a message. It starts a run, or steers the current one."""
     content = read_input(message)
     for file in attach or []:
         if parse_id(file) is None:
             checked_file(file)
-    with open_client(profile) as client:
-        found_id = find.session_id(client, session_id)
-        with uploaded(client, attach or []) as attachments:
-            sent = client.submit_input(
-                found_id, text=content, delivery=Delivery(delivery), attachments=attachments or UNSET
-            )
-        if wait:
-            raise typer.Exit(_wait(client, found_id, sent, as_json=as_json))
-    print_result(sent, f"{sent.outcome} {sent.run_id}", as_json=as_json)
+    found_id = find.session_id(client, session_id)
+    with uploaded(client, attach or []) as attachments:
+        sent = client.submit_input(
+            found_id, text=content, delivery=Delivery(delivery), attachments=attachments or UNSET
+        )
+    return _wait(client, found_id, sent) if wait else Result(sent, f"{sent.outcome} {sent.run_id}")
 
 
 @contextmanager
@@ -77,29 +73,28 @@ def uploaded(client: Client, files: list[str]) -> Iterator[list[Id]]:
         raise
 
 
-def _wait(client: Client, session_id: UUID, sent: SubmitKindBody, *, as_json: bool) -> int:
-    """Returns the exit code. The answer goes to stdout, everything else to stderr."""
+def _wait(client: Client, session_id: UUID, sent: SubmitKindBody) -> Result:
+    """The answer goes to stdout, everything else to stderr."""
     note(f"{sent.outcome} {sent.run_id}")
     answers: list[dict[str, Any]] = []
     for event in client.events(session_id):
         if not isinstance(event, Event) or event.run_id != sent.run_id:
             continue
-        if event.type == "message":
+        if event.type == EventType.MESSAGE:
             answers.append(event.data)
-        elif event.type == "action.required":
+        elif event.type == EventType.ACTION_REQUIRED:
             note(f"{required(event.data)}\nAnswer with: {resolve_command(event.data)}")
-        elif event.type in ("run.succeeded", "run.failed", "run.cancelled"):
+        elif event.type in RUN_ENDS:
             break
     run = client.get_run(sent.run_id)
     messages = [data["text"] for data in answers if data["text"]]
     cut_off = answers[-1].get("cut_off") if answers else None
-    if as_json:
-        print_json({"outcome": sent.outcome, "run": run, "messages": messages, "cut_off": cut_off})
-    elif messages:
-        say("\n\n".join(messages))
-    for mark in filter(None, map(cut_off_text, answers)):
-        note(mark)
-    if run.state == "succeeded":
-        return 0
-    note(f"{run.state}{f': {run.failure}' if run.failure else ''}")
-    return ExitCode.UNSUCCESSFUL
+    hints = [*filter(None, map(cut_off_text, answers))]
+    if not (has_succeeded := run.state is RunState.SUCCEEDED):
+        hints.append(f"{run.state}{f': {run.failure}' if run.failure else ''}")
+    return Result(
+        {"outcome": sent.outcome, "run": run, "messages": messages, "cut_off": cut_off},
+        "\n\n".join(messages),
+        hint="\n".join(hints),
+        exit_code=0 if has_succeeded else ExitCode.UNSUCCESSFUL,
+    )

@@ -14,23 +14,18 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 
 from quarterdeck.app import load_app
-from quarterdeck.cli.database import (
-    UP_TO_DATE,
-    app_role,
-    app_url,
-    delete_expired_now,
-    migrate_now,
-    pending_now,
-    server_settings,
-    session_url,
-)
+from quarterdeck.blobs.blob_store import open_blob_store
+from quarterdeck.cli.database import app_role, app_url, migrated, owner_url, server_settings, session_url
 from quarterdeck.cli.errors import ExitCode
 from quarterdeck.cli.options import flag, option, whole_number
 from quarterdeck.connections.mcp.model import CommandsError, read_commands
 from quarterdeck.core.settings import Settings, SettingsError, variable
 from quarterdeck.core.trace_export import check_tracing
-from quarterdeck.db.database import connection_options
+from quarterdeck.db.database import Database, connection_options
 from quarterdeck.db.migrate import migrate as migrate_database
+from quarterdeck.db.migrate import pending_changes
+from quarterdeck.db.roles import AppRole, privileges
+from quarterdeck.retention import Deleted, delete_expired
 from quarterdeck.sandbox.choice import find_sandbox
 from quarterdeck.sandbox.model import SandboxUnavailable
 from quarterdeck.server import lifeline
@@ -40,6 +35,8 @@ from quarterdeck.server.connections import check_connections, demand_of, demand_
 from quarterdeck.server.metrics_port import metrics_port
 from quarterdeck.server.supervisor import EXIT_ADDRESS, supervise
 from quarterdeck.workspaces.service import FirstStart, first_start
+
+_UP_TO_DATE = "The schema is up to date."
 
 
 def serve_everything(settings: Settings) -> int:
@@ -198,7 +195,7 @@ def _warn_if_public(host: str) -> None:
 
 Host = Annotated[str | None, option("ADDRESS", "Address to listen on. Default: 127.0.0.1.")]
 PortNumber = Annotated[int | None, option("PORT", "Port to listen on. Default: 8700.", parser=whole_number(0, 65535))]
-DataDir = Annotated[str | None, option("DIR", "Data folder. Default: ./data.", "--data")]
+DataDir = Annotated[str | None, option("DIR", "Data folder. Default: ./data.")]
 
 
 def serve(host: Host = None, port: PortNumber = None, data: DataDir = None) -> None:
@@ -225,16 +222,43 @@ def migrate(
     """Migrate the database to the schema of this release."""
     settings = server_settings(data=data)
     if not check:
-        for line in migrate_now(settings):
-            typer.echo(line)
+        _migrate(settings)
         return
-    pending = pending_now(settings)
-    typer.echo(f"Pending: {', '.join(pending)}" if pending else UP_TO_DATE)
+    # Nothing is changed, not even a password file of the embedded PostgreSQL.
+    with owner_url(settings) as url:
+        pending = pending_changes(url, AppRole(settings.database.role), settings.audit)
+    typer.echo(f"Pending: {', '.join(pending)}" if pending else _UP_TO_DATE)
     raise typer.Exit(ExitCode.UNSUCCESSFUL if pending else 0)
+
+
+def _migrate(settings: Settings) -> None:
+    """Also stores the retention of the audit log, if it is set. Other commands do not change it."""
+    with owner_url(settings, create=True) as url:
+        role = app_role(settings)
+        before = privileges(url, role)
+        applied = migrate_database(url, role, settings.audit)
+        after = privileges(url, role)
+    typer.echo(f"Applied: {', '.join(applied)}" if applied else _UP_TO_DATE)
+    if added := len(after - before):
+        # Without a migration they were missing, for example after a dump was restored without privileges.
+        typer.echo(f"{'Granted' if applied else 'Restored'} {added} privileges of the role {role.name}.")
+    if removed := len(before - after):
+        typer.echo(f"Revoked {removed} privileges of the role {role.name} that this release does not need.")
 
 
 def sweep(data: DataDir = None) -> None:
     """Delete expired data now. A running server does this every hour."""
-    deleted = delete_expired_now(server_settings(data=data))
+    settings = server_settings(data=data)
+
+    async def delete(url: str) -> Deleted:
+        database = Database(url, settings.database)
+        await database.open()
+        try:
+            return await delete_expired(database, open_blob_store(settings.blob, settings.data_dir), settings)
+        finally:
+            await database.close()
+
+    with migrated(settings) as url:
+        deleted = asyncio.run(delete(url))
     counts = (f"{count} {name.replace('_', ' ')}" for name, count in asdict(deleted).items())
     typer.echo(f"Deleted {', '.join(counts)}")

@@ -16,7 +16,7 @@ from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills.archive import SKILL_MD, missing_skill_md, read_bundle
 from quarterdeck.skills.frontmatter import frontmatter_faults
 from quarterdeck.skills.model import Bundle, BundleError, shown
-from quarterdeck.skills.paths import bundle_path, check_portable
+from quarterdeck.skills.paths import bundle_path
 
 # The SKILL.md that `qd skills init` writes.
 
@@ -109,9 +109,7 @@ def _errors(folder: Path, files: list[File], limits: BundleSettings) -> Iterator
     paths: dict[str, bool] = {}
     for file in files:
         try:
-            path = bundle_path(file.name, directory=False, limits=limits)
-            paths[path] = False
-            check_portable(path)
+            paths[bundle_path(file.name, directory=False, limits=limits)] = False
         except BundleError as error:
             yield _finding(folder, error)
     if SKILL_MD not in paths:

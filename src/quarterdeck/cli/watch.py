@@ -12,16 +12,16 @@ import typer
 from quarterdeck.cli import find
 from quarterdeck.cli.action_text import answered, call_text, caller_text, required, resolve_command
 from quarterdeck.cli.chat_session import ChatSession, open_client, run_until_first
-from quarterdeck.cli.chat_view import coloured, coloured_diff, plain_text, sanitized, without_colours
+from quarterdeck.cli.chat_view import coloured, plain_text, sanitized, without_colours
 from quarterdeck.cli.connection import ConnectionInfo, client_for, connect
-from quarterdeck.cli.conversation import Block, attached, cut_off_text, ignored_text, is_diff, retry_text
+from quarterdeck.cli.conversation import NOTICES, Block, attached, cut_off_text, is_diff, retry_text
 from quarterdeck.cli.options import Profile, SessionId, flag, option, whole_number
-from quarterdeck.cli.output import has_colours, json_text, print_json_text
+from quarterdeck.cli.output import coloured_diff, count_text, has_colours, json_text, print_json
 from quarterdeck.client import AsyncClient, Event
 from quarterdeck.client.models import Delta, EventType, ModelRetry
+from quarterdeck.client.tool_calls import RUN_ENDS
 
 _MAX_REST_CHARACTERS = 64 * 1024
-_RUN_ENDS = (EventType.RUN_SUCCEEDED, EventType.RUN_FAILED, EventType.RUN_CANCELLED)
 
 
 def watch(
@@ -35,46 +35,62 @@ def watch(
     info = connect(profile)
     with client_for(info) as client:
         session_id = find.session_id(client, session)
-    asyncio.run(_watch_session(info, session_id, after, as_json=as_json, until_idle=until_idle))
+    asyncio.run(_watch(info, session_id, after, as_json=as_json, until_idle=until_idle))
 
 
-async def _watch_session(
-    info: ConnectionInfo, session_id: UUID, after: int, *, as_json: bool, until_idle: bool
-) -> None:
+async def _watch(info: ConnectionInfo, session_id: UUID, after: int, *, as_json: bool, until_idle: bool) -> None:
     async with open_client(info) as client:
-        await _watch(client, session_id, after, as_json=as_json, until_idle=until_idle)
+        session = WatchedSession(client, session_id, after, as_json=as_json)
+        while True:
+            session.run_ended.clear()
+            # Checked before the log is read, so that the log has all events of the last run.
+            is_active = not until_idle or await session.has_active_run()
+            await session.catch_up(0)
+            if not is_active:
+                return
+            await run_until_first(session.follow(), *([session.run_ended.wait()] if until_idle else []))
 
 
-async def _watch(client: AsyncClient, session_id: UUID, after: int, *, as_json: bool, until_idle: bool) -> None:
-    run_ended = asyncio.Event()
+class WatchedSession(ChatSession):
+    """Prints each event when it arrives."""
 
-    def on_event(event: Event) -> None:
-        if as_json:
-            print_json_text(event_json(event))
+    def __init__(self, client: AsyncClient, session_id: UUID, after: int, *, as_json: bool) -> None:
+        super().__init__(client, session_id, _show_warnings)
+        self.conversation.position = after
+        self.run_ended = asyncio.Event()
+        self._as_json = as_json
+        # The last, unfinished line of each running command. The stored result has all lines again.
+        self._unfinished: dict[str, str] = {}
+
+    def handle(self, item: Event | Delta) -> list[Block]:
+        super().handle(item)
+        if isinstance(item, Delta):
+            self._print_delta(item)
+            return []
+        if item.type == EventType.TOOL_RESULT:
+            self._unfinished.pop(str(item.data.get("call_id")), None)
+        if item.type in RUN_ENDS:
+            self._unfinished.clear()
+            self.run_ended.set()
+        if self._as_json:
+            print_json(item)
         else:
-            live.ended(event)
-            typer.echo(event_text(event))
-        if until_idle and event.type in _RUN_ENDS:
-            run_ended.set()
+            typer.echo(event_text(item))
+        return []
 
-    live = LiveOutput()
+    def retried(self, retry: ModelRetry) -> None:
+        if not self._as_json:
+            typer.echo(_live_line("model.retry", sanitized(retry_text(retry))))
 
-    def on_delta(delta: Delta) -> None:
-        if not as_json:
-            for line in live.lines(delta):
-                typer.echo(line)
-
-    on_retry = (lambda retry: None) if as_json else _print_retry
-    session = ChatSession(client, session_id, _show_warnings, on_event, on_delta, on_retry)
-    session.conversation.position = after
-    while True:
-        run_ended.clear()
-        # Checked before the log is read, so that the log has all events of the last run.
-        is_active = not until_idle or await session.has_active_run()
-        await session.catch_up(0)
-        if not is_active:
+    def _print_delta(self, delta: Delta) -> None:
+        """Lines that running commands print, each when it is complete."""
+        if delta.call_id is None or self._as_json:
             return
-        await run_until_first(session.follow(), run_ended.wait())
+        *lines, rest = (self._unfinished.get(delta.call_id, "") + delta.text).split("\n")
+        # A program that prints no line break would fill the memory.
+        self._unfinished[delta.call_id] = rest[-_MAX_REST_CHARACTERS:]
+        for line in lines:
+            typer.echo(_live_line("tool.delta", _program_text(line)))
 
 
 def _show_warnings(blocks: Sequence[Block]) -> None:
@@ -83,43 +99,14 @@ def _show_warnings(blocks: Sequence[Block]) -> None:
     sys.stderr.flush()
 
 
-def _print_retry(retry: ModelRetry) -> None:
-    typer.echo(_live_line("model.retry", sanitized(retry_text(retry))))
-
-
 def _live_line(kind: str, text: str) -> str:
     """As the lines of events, without a number: it is not part of the log."""
     time = datetime.now().astimezone().strftime("%H:%M:%S")
     return f"{'':>6}  {time}  {kind:<15}  {text}".rstrip()
 
 
-class LiveOutput:
-    """Lines that running commands print, each when it is complete. The stored result has all of them again."""
-
-    def __init__(self) -> None:
-        self._rest: dict[str, str] = {}
-
-    def lines(self, delta: Delta) -> list[str]:
-        if delta.call_id is None:
-            return []
-        *lines, rest = (self._rest.get(delta.call_id, "") + delta.text).split("\n")
-        # A program that prints no line break would fill the memory.
-        self._rest[delta.call_id] = rest[-_MAX_REST_CHARACTERS:]
-        return [_live_line("tool.delta", _program_text(line)) for line in lines]
-
-    def ended(self, event: Event) -> None:
-        if event.type == EventType.TOOL_RESULT:
-            self._rest.pop(str(event.data.get("call_id")), None)
-        elif event.type in _RUN_ENDS:
-            self._rest.clear()
-
-
 def _program_text(text: str) -> str:
     return coloured(text) if has_colours() else without_colours(text)
-
-
-def event_json(event: Event) -> str:
-    return json_text(event)
 
 
 def event_text(event: Event) -> str:
@@ -135,7 +122,7 @@ def _safe_content(event_type: str, data: dict[str, Any]) -> str:
     if event_type == EventType.TOOL_RESULT and tool == "bash":
         return f"bash → {_program_text(text)}"
     if event_type == EventType.TOOL_RESULT and has_colours() and is_diff(tool, text):
-        return f"{tool} → {coloured_diff(text)}"
+        return f"{tool} → {coloured_diff(without_colours(text))}"
     return sanitized(_CONTENT.get(event_type, _all_data)(data))
 
 
@@ -167,7 +154,7 @@ def _ended(data: dict[str, Any]) -> str:
     discarded = len(data.get("discarded_input_ids") or [])
     follows = [
         f"next run {data['next_run_id']}" if data.get("next_run_id") else "",
-        f"{discarded} input{'' if discarded == 1 else 's'} discarded" if discarded else "",
+        f"{count_text(discarded, 'input')} discarded" if discarded else "",
     ]
     return (_reason(data) + _in_brackets(", ".join(filter(None, follows)))).strip()
 
@@ -194,10 +181,7 @@ _CONTENT: dict[str, Callable[[dict[str, Any]], str]] = {
     EventType.ACTION_REQUIRED: lambda data: f"{required(data)}\n{resolve_command(data)}",
     EventType.ACTION_RESOLVED: _resolved,
     EventType.NOTE: _text,
-    EventType.SETTINGS_IGNORED: ignored_text,
-    EventType.CONTEXT_TRIMMED: lambda data: (
-        f"{data.get('dropped_turns', 0)} earlier turns left out, {data.get('cut_turns', 0)} texts cut"
-    ),
+    **NOTICES,
     EventType.RUN_SUCCEEDED: _ended,
     EventType.RUN_FAILED: _ended,
     EventType.RUN_CANCELLED: _ended,

@@ -7,61 +7,43 @@ from typing import Annotated, Any
 import typer
 
 from quarterdeck.cli import find
-from quarterdeck.cli.connection import open_client
-from quarterdeck.cli.options import (
-    AsJson,
-    FromDay,
-    Limit,
-    Profile,
-    ToDay,
-    Yes,
-    choice,
-    confirm,
-    date,
-    duration,
-    flag,
-    line,
-    option,
-)
-from quarterdeck.cli.output import Column, actor_name, cell, cost_text, note, print_json, print_list, print_table
-from quarterdeck.client.models import AuditEventBody, RetentionDays, SetRetention, UsageItem
+from quarterdeck.cli.commands import with_client
+from quarterdeck.cli.options import FromDay, Limit, ToDay, Yes, choice, confirm, date, duration, flag, line, option
+from quarterdeck.cli.output import Page, Result, actor_name, cell, cost_text, note, print_table
+from quarterdeck.client import Client
+from quarterdeck.client.models import AuditEventBody, ModelList, RetentionDays, SetRetention, UsageItem
 
 _GROUPS = ("day", "session", "model", "api-key")
 
 
+@with_client
 def usage(
-    by: Annotated[str, choice("GROUP", "day, session, model or api-key.", "--by", values=_GROUPS)] = "day",
+    client: Client,
+    by: Annotated[str, choice("GROUP", "day, session, model or api-key.", values=_GROUPS)] = "day",
     from_: FromDay = None,
     to: ToDay = None,
-    profile: Profile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Result:
     """Show tokens and cost by day, session, model or API key."""
     group_by: Any = by.replace("-", "_")
-    with open_client(profile) as client:
-        found = client.get_usage(group_by=group_by, from_=from_, to=to)
-    if as_json:
-        print_json(found)
-        return
-    columns = [Column(each, right=True) for each in ("RUNS", "TOKENS IN", "CACHED", "OUT", "COST")]
-    first = by.upper().replace("-", " ")
-    print_table((first, *columns), map(_row, found.items), empty="No usage in this time.")
+    found = client.get_usage(group_by=group_by, from_=from_, to=to)
+    columns = (by.upper().replace("-", " "), ">RUNS", ">TOKENS IN", ">CACHED", ">OUT", ">COST")
+    return Result(found, lambda: print_table(columns, map(_usage_row, found.items), empty="No usage in this time."))
 
 
-def _row(item: UsageItem) -> list[object]:
-    group = f"{item.group or 'unknown'} {cell(item.label or '')}".rstrip()
-    counts = (item.runs, item.input_tokens, item.cached_tokens, item.output_tokens)
-    return [group, *counts, cost_text(item.cost_usd)]
+def _usage_row(one: UsageItem) -> list[object]:
+    group = f"{one.group or 'unknown'} {cell(one.label or '')}".rstrip()
+    return [group, one.runs, one.input_tokens, one.cached_tokens, one.output_tokens, cost_text(one.cost_usd)]
 
 
-def models(profile: Profile = None, as_json: AsJson = False) -> None:
+@with_client
+def models(client: Client) -> Result:
     """List the models that sessions can use."""
-    with open_client(profile) as client:
-        found = client.list_models()
-    if as_json:
-        print_json(found)
-        return
-    rows = ([one.model, one.provider, "yes" if one.model == found.default else ""] for one in found.items)
+    found = client.list_models()
+    return Result(found, lambda: _print_models(found))
+
+
+def _print_models(found: ModelList) -> None:
+    rows = ([one.model, one.provider, one.model == found.default] for one in found.items)
     print_table(("MODEL", "PROVIDER", "DEFAULT"), rows, empty="No models.")
     others = [f"{provider}:NAME" for provider in found.providers if provider != "demo"]
     if others:
@@ -91,20 +73,24 @@ Kept = Annotated[
 ]
 
 
-def retention(set_: Kept = None, yes: Yes = False, profile: Profile = None, as_json: AsJson = False) -> None:
+@with_client
+def retention(client: Client, set_: Kept = None, yes: Yes = False) -> Result:
     """Show or set how many days the data of the workspace is kept."""
     change = parse_retention(set_ or [])
     if change:
         confirm("Older data is deleted within about an hour. This can't be undone. Continue?", yes=yes)
-    with open_client(profile) as client:
-        kept = SetRetention(**change)
-        workspace = client.change_workspace(retention=kept) if change else client.get_workspace()
-    if as_json:
-        print_json({"retention": workspace.retention, "effective_retention": workspace.effective_retention})
-        return
-    own, effective = workspace.retention, workspace.effective_retention
-    rows = [[kind, _days(effective, field), _source(own, effective, field)] for field, kind in KINDS.items()]
-    print_table(("KIND", Column("DAYS", right=True), "SET BY"), rows, empty="")
+    found = client.change_workspace(retention=SetRetention(**change)) if change else client.get_workspace()
+    record = {"retention": found.retention, "effective_retention": found.effective_retention}
+    return Result(record, lambda: _print_retention(found.retention, found.effective_retention))
+
+
+def _print_retention(own: RetentionDays, effective: RetentionDays) -> None:
+    days = {field: getattr(effective, field) for field in KINDS}
+    rows = [
+        (kind, "forever" if days[field] is None else days[field], _source(own, effective, field))
+        for field, kind in KINDS.items()
+    ]
+    print_table(("KIND", ">DAYS", "SET BY"), rows, empty="")
 
 
 def parse_retention(given: list[str]) -> dict[str, Any]:
@@ -118,11 +104,6 @@ def parse_retention(given: list[str]) -> dict[str, Any]:
             raise typer.BadParameter(f"{item!r}: days are a number from 1 to 3650, or {_DEFAULT}.")
         change[_FIELDS[kind]] = None if days == _DEFAULT else int(days)
     return change
-
-
-def _days(retention: RetentionDays, field: str) -> str:
-    days = getattr(retention, field)
-    return "forever" if days is None else str(days)
 
 
 def _source(own: RetentionDays, effective: RetentionDays, field: str) -> str:
@@ -144,56 +125,39 @@ def _moment(given: str) -> datetime:
     raise typer.BadParameter(f"{given!r} is not a date such as 2027-01-31, or a duration such as 12h or 7d")
 
 
+@with_client
 def audit(
+    client: Client,
     action: Annotated[str | None, option("ACTION", "Only this action, such as create_api_key.", parser=line)] = None,
     type_: Annotated[
         str | None, choice("TYPE", f"Only objects of this type: {', '.join(_TYPES)}.", "--type", values=_TYPES)
     ] = None,
     object_: Annotated[str | None, option("OBJECT", "Only this object: ID, ID prefix or name.", "--object")] = None,
-    user: Annotated[str | None, option("USER", "Only changes by this user: ID or email.", "--user")] = None,
+    user: Annotated[str | None, option("USER", "Only changes by this user: ID or email.")] = None,
     since: Annotated[
         datetime | None, option("TIME", "From this time on: a date, or 7d for a week.", parser=_moment)
     ] = None,
     until: Annotated[datetime | None, option("TIME", "Before this time: a date, or 1d.", parser=_moment)] = None,
     oldest_first: Annotated[bool, flag("--oldest-first", "List the oldest first.")] = False,
     limit: Limit = 50,
-    profile: Profile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Page[AuditEventBody]:
     """List changes: who did what, and when. Newest first."""
     filters: dict[str, Any] = {"object_type": type_, "order": "asc" if oldest_first else None}
-    with open_client(profile) as client:
-        found = client.iter_audit_events(
-            action=action,
-            object_id=None if object_ is None else find.audited_id(client, object_, type_),
-            user_id=None if user is None else find.user_id(client, user),
-            since=since,
-            until=until,
-            page_size=min(limit, 200),
-            **filters,
-        )
-        print_list(
-            found,
-            ("TIME", "ACTION", "TYPE", "OBJECT", "BY", "ADDRESS"),
-            _audit_row,
-            "No audit events.",
-            limit,
-            as_json=as_json,
-        )
+    found = client.iter_audit_events(
+        action=action,
+        object_id=None if object_ is None else find.audited_id(client, object_, type_),
+        user_id=None if user is None else find.user_id(client, user),
+        since=since,
+        until=until,
+        limit=min(limit, 200),
+        **filters,
+    )
+    return Page(found, limit, ("TIME", "ACTION", "TYPE", "OBJECT", "BY", "ADDRESS"), _audit_row, "No audit events.")
 
 
-def _audit_row(event: AuditEventBody) -> list[object]:
-    return [
-        event.created_at,
-        event.action,
-        event.object_type,
-        _object(event),
-        "operator" if event.actor is None else actor_name(event.actor),
-        event.address,
-    ]
-
-
-def _object(event: AuditEventBody) -> str:
+def _audit_row(one: AuditEventBody) -> list[object]:
     # The name is in the answers of newer servers only.
-    name: str | None = getattr(event, "object_name", None)
-    return f"{event.object_id} {cell(name)}" if name else str(event.object_id)
+    name: str | None = getattr(one, "object_name", None)
+    object_ = f"{one.object_id} {cell(name)}" if name else one.object_id
+    actor = "operator" if one.actor is None else actor_name(one.actor)
+    return [one.created_at, one.action, one.object_type, object_, actor, one.address]

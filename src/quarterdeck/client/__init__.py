@@ -1,7 +1,6 @@
 """The Python client for the public HTTP API. It imports nothing of the server and can be installed without it."""
 
-from typing import TYPE_CHECKING, Any
-
+from quarterdeck.client.async_client import AsyncClient
 from quarterdeck.client.client import Client
 from quarterdeck.client.errors import (
     ApiError,
@@ -22,9 +21,6 @@ from quarterdeck.client.errors import (
     UnexpectedAnswer,
 )
 from quarterdeck.client.models import Delta, Event, ModelRetry
-
-if TYPE_CHECKING:
-    from quarterdeck.client.async_client import AsyncClient
 
 __all__ = [
     "ApiError",
@@ -49,12 +45,3 @@ __all__ = [
     "Unauthorized",
     "UnexpectedAnswer",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Imports `AsyncClient` when it is used: most programs use one of the two clients."""
-    if name != "AsyncClient":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from quarterdeck.client.async_client import AsyncClient
-
-    return AsyncClient

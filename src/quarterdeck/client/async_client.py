@@ -3,14 +3,14 @@
 import asyncio  # sync: import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
+from typing import Unpack
 from uuid import UUID
 
 from quarterdeck.client.async_methods import AsyncMethods
 from quarterdeck.client.errors import Conflict, InvalidArgument, InvalidRequest, NotFound, QuarterdeckError
 from quarterdeck.client.event_stream import PAGE_LIMIT, SILENCE_SECONDS, EventFollower, is_end
 from quarterdeck.client.models import ActionBody, Delta, Event, EventType, FileBody, ModelRetry, SkillVersionBody
-from quarterdeck.client.operations import LIST_SESSION_EVENTS
-from quarterdeck.client.requests import Id, IfMatch, id_text
+from quarterdeck.client.requests import ChangeOptions, Id, IdempotentOptions, id_text
 from quarterdeck.client.tool_calls import (
     ENDED_STATES,
     RUN_ENDS,
@@ -54,8 +54,8 @@ class AsyncClient(AsyncMethods):
         Wrap it in `contextlib.aclosing` to close the connection when you leave the loop.
         """
         if follow:
-            follower = EventFollower(LIST_SESSION_EVENTS, after, reconnects, on_retry)
-            stream = self._follow(follower, {"session_id": session_id}, workspace_id, silence_seconds)
+            follower = EventFollower(after, reconnects, on_retry)
+            stream = self._follow(follower, session_id, workspace_id, silence_seconds)
             async with aclosing(stream):
                 async for each in stream:
                     yield each
@@ -95,23 +95,14 @@ class AsyncClient(AsyncMethods):
         bundle: Bundle,
         *,
         progress: Progress | None = None,
-        if_match: IfMatch | None = None,
-        idempotency_key: str | None = None,
-        workspace_id: Id | None = None,
+        **options: Unpack[ChangeOptions],
     ) -> SkillVersionBody:
         """Push a folder, or an archive given as a path, bytes or an open file. Folders are packed first."""
         from quarterdeck.client.bundle_archive import open_archive
 
         opened = await asyncio.to_thread(open_archive, bundle)  # sync: opened = open_archive(bundle)
         with opened as archive:
-            return await self.push_skill_version(
-                skill_id,
-                archive,
-                progress=progress,
-                if_match=if_match,
-                idempotency_key=idempotency_key,
-                workspace_id=workspace_id,
-            )
+            return await self.push_skill_version(skill_id, archive, progress=progress, **options)
 
     async def upload(
         self,
@@ -120,8 +111,7 @@ class AsyncClient(AsyncMethods):
         name: str | None = None,
         media_type: str | None = None,
         progress: Progress | None = None,
-        idempotency_key: str | None = None,
-        workspace_id: Id | None = None,
+        **options: Unpack[IdempotentOptions],
     ) -> FileBody:
         """Upload a file, given as a path, bytes or an open file.
 
@@ -130,12 +120,7 @@ class AsyncClient(AsyncMethods):
         """
         with named_source(file, name, media_type) as found:
             return await self.upload_file(
-                found.content,
-                name=found.name,
-                media_type=found.media_type,
-                progress=progress,
-                idempotency_key=idempotency_key,
-                workspace_id=workspace_id,
+                found.content, name=found.name, media_type=found.media_type, progress=progress, **options
             )
 
 
@@ -178,8 +163,8 @@ class _AsyncToolServer:
             state="open", session_id=self._session_id, kind="tool_result", order="asc"
         ):
             await self._handle(action)
-        follower = EventFollower(LIST_SESSION_EVENTS, self._position, reconnects=0)
-        stream = self._client._follow(follower, {"session_id": self._session_id}, None, SILENCE_SECONDS)
+        follower = EventFollower(self._position, reconnects=0)
+        stream = self._client._follow(follower, self._session_id, None, SILENCE_SECONDS)
         with self._stopping.interrupting(follower):
             async with aclosing(stream) as events:
                 async for event in events:

@@ -2,36 +2,42 @@
 
 import asyncio  # sync:
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import closing
 from copy import copy
+from functools import wraps
 from types import TracebackType
-from typing import Self, TypeVar, Unpack
+from typing import Self, Unpack
 
-import httpx
+import httpx2
 
 from quarterdeck.client import requests, transport
-from quarterdeck.client.calls import AsyncFetch, Call, Cursor, Item, Policy, Response, Retry
+from quarterdeck.client.calls import AsyncListPage, Call, Item, P, Policy, Response, Retry
 from quarterdeck.client.errors import ConnectionFailed
 from quarterdeck.client.event_stream import EVENT_STREAM, EventFollower
 from quarterdeck.client.models import Delta, Event
-from quarterdeck.client.requests import Id, Operation, Options, Request
+from quarterdeck.client.operations import LIST_SESSION_EVENTS
+from quarterdeck.client.requests import ChangeOptions, Id, Operation, Options, Request, T
 from quarterdeck.client.tool_calls import ToolCalls
 from quarterdeck.client.transfers import Download, Progress, Sink, Source, Upload
 
-T = TypeVar("T")
 
+def async_iterator(list_page: AsyncListPage[P, Item]) -> Callable[P, AsyncIterator[Item]]:
+    """The method `iter_…` for a method `list_…`, with the same arguments."""
 
-async def async_walk(fetch: AsyncFetch[Cursor, Item]) -> AsyncIterator[Item]:
-    """The items of all pages. Pages are fetched as needed."""
-    after = None
-    while True:
-        page = await fetch(after)
-        for item in page.items:
-            yield item
-        after = page.next_cursor
-        if after is None:
-            return
+    @wraps(list_page)
+    async def iterate(*args: P.args, **kwargs: P.kwargs) -> AsyncIterator[Item]:
+        while True:
+            page = await list_page(*args, **kwargs)
+            for item in page.items:
+                yield item
+            if page.next_cursor is None:
+                return
+            kwargs["after"] = page.next_cursor
+
+    name = list_page.__name__
+    iterate.__doc__ = f"Iterate over all items of `{name}`. Pages of `limit` items are fetched as needed."
+    return iterate
 
 
 class AsyncConnection:
@@ -75,54 +81,49 @@ class AsyncConnection:
 
     async def _call(
         self,
-        operation: Operation,
-        result_type: type[T],
-        *,
-        path: Mapping[str, Id | int] | None = None,
+        operation: Operation[T],
+        *ids: Id | int,
         query: Mapping[str, object] | None = None,
         body: Mapping[str, object] | None = None,
-        **options: Unpack[Options],
+        **options: Unpack[ChangeOptions],
     ) -> T:
-        request = requests.build(operation, path=path, query=query, body=body, **options)
-        return await self._run(Call(request, result_type, self._policy))
+        return await self._run(requests.build(operation, ids, query=query, body=body, **options))
 
     async def _upload(
         self,
-        operation: Operation,
-        result_type: type[T],
+        operation: Operation[T],
         content: Source,
         media_type: str,
         progress: Progress | None,
-        *,
-        path: Mapping[str, Id | int] | None = None,
+        *ids: Id | int,
         query: Mapping[str, object] | None = None,
-        **options: Unpack[Options],
+        **options: Unpack[ChangeOptions],
     ) -> T:
         with closing(Upload(content, progress)) as upload:
             headers = {"Content-Type": requests.media_type(media_type), "Content-Length": str(upload.total)}
-            request = requests.build(operation, path=path, query=query, headers=headers, **options)
-            return await self._run(Call(request, result_type, self._policy), upload=upload)
+            request = requests.build(operation, ids, query=query, headers=headers, **options)
+            return await self._run(request, upload=upload)
 
     async def _download(
         self,
-        operation: Operation,
+        operation: Operation[None],
         to: Sink,
         progress: Progress | None,
-        *,
-        path: Mapping[str, Id | int] | None = None,
+        *ids: Id | int,
         query: Mapping[str, object] | None = None,
         media_type: str = "*/*",
         **options: Unpack[Options],
     ) -> int:
-        request = requests.build(operation, path=path, query=query, headers={"Accept": media_type}, **options)
+        request = requests.build(operation, ids, query=query, headers={"Accept": media_type}, **options)
         with closing(Download(progress)) as download:
-            await self._run(Call(request, type(None), self._policy), download=download)
+            await self._run(request, download=download)
             return download.save(to)
 
-    async def _run(self, call: Call[T], *, upload: Upload | None = None, download: Download | None = None) -> T:
+    async def _run(self, request: Request[T], *, upload: Upload | None = None, download: Download | None = None) -> T:
+        call = Call(request, self._policy)
         while True:
             kept_bytes = 0 if download is None else download.kept_bytes
-            response = await self._send(call.request, upload, download)
+            response = await self._send(request, upload, download)
             if download is not None and download.kept_bytes > kept_bytes:
                 call.progressed()
             outcome = call.handle(response)
@@ -131,7 +132,7 @@ class AsyncConnection:
             await asyncio.sleep(outcome.seconds)  # sync: time.sleep(outcome.seconds)
 
     async def _send(
-        self, request: Request, upload: Upload | None, download: Download | None
+        self, request: Request[T], upload: Upload | None, download: Download | None
     ) -> Response | ConnectionFailed:
         url = self._target.base_url + request.path
         headers = request.headers if download is None else request.headers | download.headers()
@@ -146,7 +147,7 @@ class AsyncConnection:
         except ConnectionFailed as error:
             return error
 
-    async def _receive(self, response: httpx.Response, download: Download | None = None) -> Response:
+    async def _receive(self, response: httpx2.Response, download: Download | None = None) -> Response:
         headers = dict(response.headers)
         if download is not None and response.is_success:
             download.start(headers)
@@ -163,12 +164,12 @@ class AsyncConnection:
         return Response(response.status_code, headers, bytes(body))
 
     async def _follow(
-        self, follower: EventFollower, path: Mapping[str, Id | int], workspace_id: Id | None, silence_seconds: float
+        self, follower: EventFollower, session_id: Id, workspace_id: Id | None, silence_seconds: float
     ) -> AsyncGenerator[Event | Delta, None]:
         timeout = transport.timeouts(silence_seconds)
         while True:
             headers = follower.headers()
-            request = requests.build(follower.operation, path=path, workspace_id=workspace_id, headers=headers)
+            request = requests.build(LIST_SESSION_EVENTS, [session_id], workspace_id=workspace_id, headers=headers)
             try:
                 url = self._target.base_url + request.path
                 async with self._http.stream("GET", url, headers=request.headers, timeout=timeout) as response:

@@ -6,8 +6,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Generic, Protocol, TypeAlias, TypeVar
-from uuid import UUID
+from types import NoneType
+from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -20,13 +20,12 @@ from quarterdeck.client.errors import (
     SecretLost,
     UnexpectedAnswer,
 )
-from quarterdeck.client.requests import Request
+from quarterdeck.client.requests import Request, T
 from quarterdeck.core.errors import ErrorCode
 
-T = TypeVar("T")
+P = ParamSpec("P")
 Item = TypeVar("Item")
-Cursor = TypeVar("Cursor", UUID, str)
-Cursor_co = TypeVar("Cursor_co", covariant=True)
+Cursor = TypeVar("Cursor")
 
 # Full jitter: the pause is a random part of a time that doubles up to the maximum, so that clients spread out.
 _FIRST_SECONDS = 0.25
@@ -124,6 +123,18 @@ class Response(Struct, frozen=True):
         return retry_after_seconds(self.headers.get("retry-after"), self.headers.get("date"))
 
 
+class Page(Struct, Generic[Item, Cursor], frozen=True):
+    """One page of a list. Cursors are ids; those of files are paths."""
+
+    items: list[Item]
+    # For the next page. None: this is the last one.
+    next_cursor: Cursor | None
+
+
+ListPage: TypeAlias = Callable[P, Page[Item, Any]]
+AsyncListPage: TypeAlias = Callable[P, Awaitable[Page[Item, Any]]]
+
+
 class Retry(Struct, frozen=True):
     """Send the request again after this pause."""
 
@@ -140,9 +151,8 @@ class _Envelope(Struct, frozen=True):
 
 
 class Call(Generic[T]):
-    def __init__(self, request: Request, result_type: type[T], policy: Policy) -> None:
+    def __init__(self, request: Request[T], policy: Policy) -> None:
         self.request = request
-        self._result_type = result_type
         self._policy = policy
         self._started = time.monotonic()
         self._attempts = 0
@@ -190,12 +200,13 @@ class Call(Generic[T]):
         raise error
 
     def _result(self, response: Response) -> T:
-        if self._result_type is type(None):
-            return None
-        result = msgspec.json.decode(response.body, type=self._result_type)
-        secret = self.request.operation.shown_once
+        operation = self.request.operation
+        if operation.result is NoneType:
+            return None  # type: ignore[return-value]
+        result = msgspec.json.decode(response.body, type=operation.result)
+        secret = operation.shown_once
         if secret is not None and "idempotency-replayed" in response.headers and getattr(result, secret) is UNSET:
-            raise SecretLost(self.request.operation.name, result)
+            raise SecretLost(operation.name, result)
         return result
 
 
@@ -217,17 +228,3 @@ def error_from(response: Response) -> ApiError | UnexpectedAnswer:
         request_id=response.headers.get("x-request-id"),
         retry_after=response.retry_after,
     )
-
-
-class CursorPage(Protocol[Item, Cursor_co]):
-    @property
-    def items(self) -> list[Item]: ...
-
-    @property
-    def next_cursor(self) -> Cursor_co | None: ...
-
-
-# The page of most lists. Lists of files have paths as cursors.
-Page: TypeAlias = CursorPage[Item, UUID]
-Fetch: TypeAlias = Callable[[Cursor | None], CursorPage[Item, Cursor]]
-AsyncFetch: TypeAlias = Callable[[Cursor | None], Awaitable[CursorPage[Item, Cursor]]]

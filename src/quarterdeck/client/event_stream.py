@@ -12,10 +12,10 @@ from msgspec import Struct
 from quarterdeck.client.calls import Response, error_from
 from quarterdeck.client.errors import ApiError, ConnectionFailed, QuarterdeckError
 from quarterdeck.client.models import Delta, Event, EventType, ModelRetry
-from quarterdeck.client.requests import Id, Operation
+from quarterdeck.client.requests import Id
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
 
 EVENT_STREAM = "text/event-stream"
 PAGE_LIMIT = 200
@@ -114,13 +114,10 @@ def is_end(item: Event | Delta, run_id: Id | None) -> bool:
 
 
 class EventFollower:
-    def __init__(
-        self, operation: Operation, after: int, reconnects: int, on_retry: Callable[[ModelRetry], None] | None = None
-    ) -> None:
-        self.operation = operation
+    def __init__(self, after: int, reconnects: int, on_retry: Callable[[ModelRetry], None] | None = None) -> None:
         self.last_id = after
         # The open stream, so that another thread can interrupt it.
-        self.response: httpx.Response | None = None
+        self.response: httpx2.Response | None = None
         self._reconnects = reconnects
         self._on_retry = on_retry
         self._retry_seconds = _RETRY_SECONDS

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from msgspec import UNSET, Struct, UnsetType
 
+from quarterdeck.client.calls import Page
 from quarterdeck.core.actors import ActorBody as ActorBody
 from quarterdeck.core.actors import Caller as Caller
 from quarterdeck.core.actors import Permission as Permission
@@ -151,11 +152,6 @@ class ListedSession(SessionSummary, frozen=True, kw_only=True):
     """Time of the last event, or of its creation."""
 
 
-class SessionPage(Struct, frozen=True):
-    items: list[ListedSession]
-    next_cursor: UUID | None
-
-
 class ToolRule(StrEnum):
     ALLOW = "allow"
     ASK = "ask"
@@ -272,11 +268,6 @@ class SessionFileBody(Struct, frozen=True, kw_only=True):
     modified_at: datetime
 
 
-class SessionFilePage(Struct, frozen=True):
-    items: list[SessionFileBody]
-    next_cursor: str | None
-
-
 class SessionTokenBody(Struct, frozen=True, kw_only=True):
     id: UUID
     session_id: UUID
@@ -290,11 +281,6 @@ class SessionTokenBody(Struct, frozen=True, kw_only=True):
     created_at: datetime
     expires_at: datetime
     revoked_at: datetime | None
-
-
-class SessionTokenPage(Struct, frozen=True):
-    items: list[SessionTokenBody]
-    next_cursor: UUID | None
 
 
 class CreatedSessionTokenBody(SessionTokenBody, frozen=True, kw_only=True):
@@ -331,11 +317,6 @@ class RunBody(Struct, frozen=True, kw_only=True):
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
-
-
-class RunPage(Struct, frozen=True):
-    items: list[RunBody]
-    next_cursor: UUID | None
 
 
 class CancelledRunBody(RunBody, frozen=True, kw_only=True):
@@ -398,11 +379,6 @@ class ActionBody(Struct, frozen=True, kw_only=True):
     """null: nobody answered, or its limit was raised elsewhere."""
     resolution: dict[str, Any] | None
     """The answer. null: there is none."""
-
-
-class ActionPage(Struct, frozen=True):
-    items: list[ActionBody]
-    next_cursor: UUID | None
 
 
 class Decision(StrEnum):
@@ -468,11 +444,6 @@ class ApiKeyBody(Struct, frozen=True):
     revoked_at: datetime | None
 
 
-class ApiKeyPage(Struct, frozen=True):
-    items: list[ApiKeyBody]
-    next_cursor: UUID | None
-
-
 class CreatedApiKeyBody(ApiKeyBody, frozen=True, kw_only=True):
     secret: str | UnsetType = UNSET
     """Shown only once, never in a replayed response."""
@@ -496,11 +467,6 @@ class SkillBody(Struct, frozen=True):
     created_by: ActorBody
 
 
-class SkillPage(Struct, frozen=True):
-    items: list[SkillBody]
-    next_cursor: UUID | None
-
-
 class SkillVersionBody(Struct, frozen=True):
     id: UUID
     skill_id: UUID
@@ -520,11 +486,6 @@ class SkillVersionItem(Struct, frozen=True):
     frontmatter: Any
     created_at: datetime
     created_by: ActorBody
-
-
-class SkillVersionPage(Struct, frozen=True):
-    items: list[SkillVersionItem]
-    next_cursor: UUID | None
 
 
 class FileChange(StrEnum):
@@ -605,11 +566,6 @@ class AgentBody(Struct, frozen=True, kw_only=True):
     created_by: ActorBody
 
 
-class AgentPage(Struct, frozen=True):
-    items: list[AgentBody]
-    next_cursor: UUID | None
-
-
 class AgentVersionItem(Struct, frozen=True, kw_only=True):
     """A version in a list. Without its content, which may be long."""
 
@@ -643,11 +599,6 @@ class AgentVersionBody(AgentVersionItem, frozen=True, kw_only=True):
     defaults. null: no such tools."""
     output_schema: dict[str, Any] | None
     """JSON Schema. The final message of a run is JSON that matches it, or the run fails. null: text."""
-
-
-class AgentVersionPage(Struct, frozen=True):
-    items: list[AgentVersionItem]
-    next_cursor: UUID | None
 
 
 class FieldDiff(Struct, frozen=True):
@@ -714,11 +665,6 @@ class McpServerBody(Struct, frozen=True, kw_only=True):
     created_by: ActorBody
     revision: int
     """Number of changes. The ETag is derived from it."""
-
-
-class McpServerPage(Struct, frozen=True):
-    items: list[McpServerBody]
-    next_cursor: UUID | None
 
 
 class McpToolBody(Struct, frozen=True, kw_only=True):
@@ -826,11 +772,6 @@ class MemberBody(Struct, frozen=True):
     """When the person left. null: still a member."""
 
 
-class MemberPage(Struct, frozen=True):
-    items: list[MemberBody]
-    next_cursor: UUID | None
-
-
 class RunsByState(Struct, frozen=True):
     pending: int = 0
     queued: int = 0
@@ -936,11 +877,6 @@ class AuditEventBody(Struct, frozen=True):
     detail: Any
 
 
-class AuditEventPage(Struct, frozen=True):
-    items: list[AuditEventBody]
-    next_cursor: UUID | None
-
-
 class CredentialType(StrEnum):
     """How the secret is used. Not `CredentialKind`, which are the credentials for this API."""
 
@@ -964,11 +900,6 @@ class CredentialBody(Struct, frozen=True, kw_only=True):
     created_by: ActorBody
     revision: int
     """Number of changes. The ETag is derived from it."""
-
-
-class CredentialPage(Struct, frozen=True):
-    items: list[CredentialBody]
-    next_cursor: UUID | None
 
 
 class WebhookEvent(StrEnum):
@@ -995,11 +926,6 @@ class WebhookBody(Struct, frozen=True, kw_only=True):
     created_by: ActorBody
     revision: int
     """Number of changes. The ETag is derived from it."""
-
-
-class WebhookPage(Struct, frozen=True):
-    items: list[WebhookBody]
-    next_cursor: UUID | None
 
 
 class CreatedWebhookBody(WebhookBody, frozen=True, kw_only=True):
@@ -1031,11 +957,6 @@ class WebhookDeliveryBody(Struct, frozen=True, kw_only=True):
     """Duration of the last attempt. null: no connection."""
     created_at: datetime
     delivered_at: datetime | None
-
-
-class WebhookDeliveryPage(Struct, frozen=True):
-    items: list[WebhookDeliveryBody]
-    next_cursor: UUID | None
 
 
 class Delta(Struct, frozen=True):
@@ -1081,3 +1002,21 @@ class EventType(StrEnum):
     RUN_SUCCEEDED = "run.succeeded"
     RUN_FAILED = "run.failed"
     RUN_CANCELLED = "run.cancelled"
+
+
+SessionPage = Page[ListedSession, UUID]
+SessionFilePage = Page[SessionFileBody, str]
+SessionTokenPage = Page[SessionTokenBody, UUID]
+RunPage = Page[RunBody, UUID]
+ActionPage = Page[ActionBody, UUID]
+ApiKeyPage = Page[ApiKeyBody, UUID]
+SkillPage = Page[SkillBody, UUID]
+SkillVersionPage = Page[SkillVersionItem, UUID]
+AgentPage = Page[AgentBody, UUID]
+AgentVersionPage = Page[AgentVersionItem, UUID]
+McpServerPage = Page[McpServerBody, UUID]
+MemberPage = Page[MemberBody, UUID]
+AuditEventPage = Page[AuditEventBody, UUID]
+CredentialPage = Page[CredentialBody, UUID]
+WebhookPage = Page[WebhookBody, UUID]
+WebhookDeliveryPage = Page[WebhookDeliveryBody, UUID]

@@ -1,11 +1,11 @@
 """Builds requests, without the server's address and the credential. No I/O."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
-from typing import TypedDict
-from urllib.parse import quote, urlsplit
+from typing import Generic, TypedDict, TypeVar
+from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
 import msgspec
@@ -15,6 +15,7 @@ from quarterdeck import __version__
 from quarterdeck.client.errors import InvalidArgument
 from quarterdeck.core.ids import parse_id
 
+T = TypeVar("T")
 Id = UUID | str
 # The revision of a record, or its ETag.
 IfMatch = int | str
@@ -24,30 +25,47 @@ _CLIENT = f"quarterdeck-python/{__version__}"
 _PRINTABLE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+", re.ASCII)
 _KEY = re.compile(r"[\x21-\x7e]+")
+_PLACEHOLDER = re.compile(r"{(\w+)}")
 _MAX_IDEMPOTENCY_KEY = 255
 
 
-class Operation(Struct, frozen=True):
+class Operation(Struct, Generic[T], frozen=True):
     """What is needed to call an operation of the API."""
 
     name: str
     method: str
     path: str
+    # The type of the response's JSON. NoneType: it has none, or is not JSON.
+    result: type[T]
     idempotent: bool = False
+    conditional: bool = False
     # The field with a secret, which replayed responses do not have.
     shown_once: str | None = None
 
 
 class Options(TypedDict, total=False):
-    """Options that many operations share."""
+    """The keyword arguments that every method has."""
 
-    if_match: IfMatch | None
-    idempotency_key: str | None
+    # Instead of the workspace of the client.
     workspace_id: Id | None
 
 
-class Request(Struct, frozen=True, kw_only=True):
-    operation: Operation
+class ConditionalOptions(Options, total=False):
+    # The change is made only if the record is still the same.
+    if_match: IfMatch | None
+
+
+class IdempotentOptions(Options, total=False):
+    # Made by the client by default. With the same key, a repeated call takes effect once.
+    idempotency_key: str | None
+
+
+class ChangeOptions(ConditionalOptions, IdempotentOptions, total=False):
+    pass
+
+
+class Request(Struct, Generic[T], frozen=True, kw_only=True):
+    operation: Operation[T]
     path: str
     query: dict[str, str]
     headers: dict[str, str]
@@ -108,17 +126,22 @@ def _is_loopback(host: str) -> bool:
 
 
 def build(
-    operation: Operation,
+    operation: Operation[T],
+    ids: Sequence[Id | int] = (),
     *,
-    path: Mapping[str, Id | int] | None = None,
     query: Mapping[str, object] | None = None,
     body: Mapping[str, object] | None = None,
     if_match: IfMatch | None = None,
     idempotency_key: str | None = None,
     workspace_id: Id | None = None,
     headers: Mapping[str, str] | None = None,
-) -> Request:
-    """An Idempotency-Key is created here, once per call, so that all attempts of a call have the same one."""
+) -> Request[T]:
+    """`ids` are the values for the path, in its order. An Idempotency-Key is created here, once per call, so that all
+    attempts of a call have the same one."""
+    if if_match is not None and not operation.conditional:
+        raise TypeError(f"{operation.name} has no argument if_match.")
+    if idempotency_key is not None and not operation.idempotent:
+        raise TypeError(f"{operation.name} has no argument idempotency_key.")
     all_headers = dict(headers or {})
     if workspace_id is not None:
         all_headers["Service-Workspace"] = id_text("workspace_id", workspace_id)
@@ -135,7 +158,7 @@ def build(
         content = _encode({name: value for name, value in body.items() if value is not UNSET})
     return Request(
         operation=operation,
-        path=_fill(operation.path, path or {}),
+        path=_fill(operation.path, ids),
         query=dict(_query_texts(query or {})),
         headers=all_headers,
         content=content,
@@ -149,9 +172,11 @@ def _encode(body: dict[str, object]) -> bytes:
         raise InvalidArgument(f"The arguments cannot be encoded as JSON: {error}") from None
 
 
-def _fill(template: str, values: Mapping[str, Id | int]) -> str:
-    texts = {name: str(value) if isinstance(value, int) else id_text(name, value) for name, value in values.items()}
-    return template.format(**{name: quote(text, safe="") for name, text in texts.items()})
+def _fill(template: str, ids: Sequence[Id | int]) -> str:
+    texts = {}
+    for name, value in zip(_PLACEHOLDER.findall(template), ids, strict=True):
+        texts[name] = str(value) if isinstance(value, int) else id_text(name, value)
+    return template.format(**texts)
 
 
 def id_text(name: str, value: Id) -> str:

@@ -5,6 +5,7 @@ is a promise: an invalid credential wins over a bad path, and an invisible objec
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 from uuid import UUID
@@ -12,10 +13,39 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from quarterdeck.core import errors, etags
+from quarterdeck.core import errors
 from quarterdeck.core.actors import Credential, Origin, Principal
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.operation import Operation
+
+# Entity tags: built from the revision of a record, compared as in RFC 9110.
+
+ANY_TAG = "*"
+_TAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"')
+_LIST = re.compile(rf"\s*{_TAG.pattern}\s*(?:,\s*{_TAG.pattern}\s*)*")
+# For the OpenAPI document: `*` or a list of tags.
+TAGS_PATTERN = rf"^(?:\s*\*\s*|{_LIST.pattern})$"
+
+
+def etag(revision: int) -> str:
+    return f'"{revision}"'
+
+
+def parse_tags(text: str) -> frozenset[str] | None:
+    """The tags of an If-Match or If-None-Match header, or None if it is malformed."""
+    if text.strip() == ANY_TAG:
+        return frozenset({ANY_TAG})
+    return frozenset(_TAG.findall(text)) if _LIST.fullmatch(text) else None
+
+
+def tags_match(tags: frozenset[str], current: str) -> bool:
+    """Strong comparison: a weak tag never matches."""
+    return ANY_TAG in tags or current in tags
+
+
+def tags_match_weakly(tags: frozenset[str], current: str) -> bool:
+    return ANY_TAG in tags or current.removeprefix("W/") in {tag.removeprefix("W/") for tag in tags}
+
 
 Body = TypeVar("Body")
 Record = TypeVar("Record")
@@ -63,7 +93,7 @@ class Call(Struct, Generic[Body], frozen=True):
 
     def check_unchanged(self, revision: int) -> None:
         """`revision` must come from a locked row, so that it cannot change before the transaction ends."""
-        if self.if_match is not None and not etags.matches(self.if_match, etags.etag(revision)):
+        if self.if_match is not None and not tags_match(self.if_match, etag(revision)):
             raise errors.precondition_failed()
 
 

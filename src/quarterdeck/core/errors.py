@@ -15,6 +15,22 @@ _RUN_FULL_WAIT_SECONDS = 5
 _STREAM_WAIT_SECONDS = 5
 
 
+# Conflicts.
+KEY_REUSED = "This Idempotency-Key was already used for a different request. Use a new key."
+ARCHIVED_SESSION = "This session is archived. Unarchive it to send input."
+INPUT_DISCARDED = "This input was discarded before."
+INPUT_IN_USE = "A run has consumed this input and has not failed. Only inputs that wait or failed can be discarded."
+FORK_TOO_LARGE = "The log of this session is too large to be copied. Fork before an earlier event."
+SESSION_FILES_FULL = "The attachments exceed the limits for the files of a session. Nothing was stored."
+NOT_RETRYABLE = "Only failed and cancelled runs can be retried."
+ANOTHER_RUN_ACTIVE = "This session has an active run. Retry when it has ended, or cancel it."
+NOTHING_TO_RETRY = "This run has no inputs that could be retried."
+TOO_MUCH_TO_RETRY = "This run has more inputs, by number or by size, than may wait in one run. Send them again."
+LIMIT_WAS_RAISED = "This action is closed: its limit was raised, or its day is over. The run has continued."
+ACTION_EXPIRED = "This action has expired: nobody answered in time."
+ACTION_CANCELLED = "This action was closed because its run was cancelled."
+
+
 class ErrorCode(StrEnum):
     """The closed set of the interface. Clients branch on it."""
 
@@ -124,62 +140,8 @@ def conflict(reason: str) -> ServiceError:
     return ServiceError(ErrorKind.CONFLICT, reason)
 
 
-def key_reused() -> ServiceError:
-    return conflict("This Idempotency-Key was already used for a different request. Use a new key.")
-
-
-def archived_session() -> ServiceError:
-    return conflict("This session is archived. Unarchive it to send input.")
-
-
-def input_discarded() -> ServiceError:
-    return conflict("This input was discarded before.")
-
-
-def input_in_use() -> ServiceError:
-    return conflict(
-        "A run has consumed this input and has not failed. Only inputs that wait or failed can be discarded."
-    )
-
-
-def fork_too_large() -> ServiceError:
-    return conflict("The log of this session is too large to be copied. Fork before an earlier event.")
-
-
-def session_files_full() -> ServiceError:
-    return conflict("The attachments exceed the limits for the files of a session. Nothing was stored.")
-
-
-def not_retryable() -> ServiceError:
-    return conflict("Only failed and cancelled runs can be retried.")
-
-
-def another_run_active() -> ServiceError:
-    return conflict("This session has an active run. Retry when it has ended, or cancel it.")
-
-
-def nothing_to_retry() -> ServiceError:
-    return conflict("This run has no inputs that could be retried.")
-
-
-def too_much_to_retry() -> ServiceError:
-    return conflict("This run has more inputs, by number or by size, than may wait in one run. Send them again.")
-
-
 def answered_differently(who: str) -> ServiceError:
     return conflict(f"This action was answered before, by {who}, and differently. The first answer counts.")
-
-
-def limit_was_raised() -> ServiceError:
-    return conflict("This action is closed: its limit was raised, or its day is over. The run has continued.")
-
-
-def action_expired() -> ServiceError:
-    return conflict("This action has expired: nobody answered in time.")
-
-
-def action_cancelled() -> ServiceError:
-    return conflict("This action was closed because its run was cancelled.")
 
 
 def precondition_failed() -> ServiceError:

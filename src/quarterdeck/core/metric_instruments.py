@@ -21,7 +21,7 @@ BLOCKED_KINDS = ("processor", "waiting", "interpreter lock")
 
 class Instruments:
     def __init__(self, process: str) -> None:
-        self._process = process
+        self.process = process
         self._models: set[str] = set()
         self._failing_models: set[str] = set()
         self.processes = _gauge("processes", "Running processes.", "process")
@@ -68,12 +68,8 @@ class Instruments:
         for outcome in ("succeeded", "failed"):
             self.sweeps.labels(outcome)
 
-    @property
-    def process(self) -> str:
-        return self._process
-
     def model_label(self, model: str) -> str:
-        """Of a model that has answered."""
+        """The label of a model that has answered."""
         return _bounded(model, self._models)
 
     def failing_model_label(self, model: str) -> str:

@@ -3,23 +3,25 @@ the checks of the caller, the OpenAPI document, the client and the tests of ever
 
 import re
 from collections.abc import Awaitable, Callable
+from datetime import UTC, date, datetime, timedelta
 from enum import Enum
 from functools import cached_property
 from inspect import isclass
 from types import NoneType
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct, field
 
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.errors import ServiceError
-from quarterdeck.core.pages import LogPageRequest, PageRequest, PathPageRequest
+from quarterdeck.core.pages import MAX_PATH_BYTES, LogPageRequest, PageRequest, PathPageRequest
 
 Function = Callable[..., Awaitable[Any]]
 F = TypeVar("F", bound=Function)
 Json = dict[str, Any]
 
+_PAGES = (PageRequest, LogPageRequest, PathPageRequest)
 _DECLARED: dict[Function, "Declaration"] = {}
 
 
@@ -142,20 +144,11 @@ class Declaration(Struct, frozen=True, kw_only=True, dict=True):
         return PathPageRequest in self.parameters.values()
 
     @cached_property
-    def query_type(self) -> type[Query] | None:
-        found = (type_ for type_ in self.parameters.values() if isclass(type_) and issubclass(type_, Query))
-        return next(found, None)
-
-    @cached_property
     def queries(self) -> list[QueryParameter]:
-        return [] if self.query_type is None else _query_parameters(self.query_type)
-
-    @property
-    def query_names(self) -> list[str]:
-        """The query parameters, those for paging included. Others are refused."""
-        paging = ["limit", "after"] if self.paged or self.by_path or self.log else []
-        order = ["order"] if self.paged else []
-        return [*(query.name for query in self.queries), *paging, *order]
+        """The query parameters, those for paging last. Others are refused."""
+        found = [type_ for type_ in self.parameters.values() if isclass(type_) and issubclass(type_, (Query, *_PAGES))]
+        found.sort(key=lambda type_: type_ in _PAGES)
+        return [parameter for type_ in found for parameter in _query_parameters(type_)]
 
 
 class Operation(Declaration, frozen=True, kw_only=True, dict=True):
@@ -185,7 +178,7 @@ def at(method: str, path: str, function: Function) -> Operation:
     return Operation(method=method, path=path, **msgspec.structs.asdict(_DECLARED[function]))
 
 
-def _query_parameters(query_type: type[Query]) -> list[QueryParameter]:
+def _query_parameters(query_type: type[Struct]) -> list[QueryParameter]:
     _, components = msgspec.json.schema_components([query_type], ref_template="{name}")
     described = components[query_type.__name__]
     required = described.get("required", [])
@@ -203,3 +196,63 @@ def _query_parameter(name: str, schema: Json, components: Json, required: bool) 
     if "$ref" in schema:
         schema = {"type": "string", "enum": components[schema.pop("$ref")]["enum"], **schema}
     return QueryParameter(name, schema, description, required, examples[0])
+
+
+# Query parameters that several operations have.
+
+MAX_NUMBER = 2**31 - 1
+_NO_NUL = r"^[^\u0000]*$"
+_DEFAULT_DAYS = 30
+_MAX_DAYS = 366
+
+Number = Annotated[int, Meta(ge=1, le=MAX_NUMBER, extra_json_schema={"format": "int32"})]
+Text = Annotated[str, Meta(pattern=_NO_NUL)]
+Path = Annotated[str, Meta(min_length=1, max_length=MAX_PATH_BYTES, pattern=r"^[^\u0000]+$")]
+PathPrefix = Annotated[str, Meta(max_length=MAX_PATH_BYTES, pattern=_NO_NUL)]
+
+
+class ArchivedQuery(Query, frozen=True):
+    archived: Annotated[bool, Meta(description="List archived ones instead of active ones.")] = False
+
+
+class VersionsQuery(Query, frozen=True):
+    base: Annotated[Number, Meta(description="Number of the old version.", examples=[1])]
+    head: Annotated[Number, Meta(description="Number of the new version.", examples=[2])]
+
+
+class DaysQuery(Query, frozen=True):
+    """Whole days in UTC."""
+
+    from_: Annotated[
+        date | None,
+        Meta(
+            description=f"First day. By default {_DEFAULT_DAYS} days before `to`, at most {_MAX_DAYS}. A time counts "
+            "as its day.",
+            examples=["2026-03-01"],
+        ),
+    ] = field(name="from", default=None)
+    to: Annotated[
+        date | None,
+        Meta(
+            description="The day after the last one. By default tomorrow. A time after midnight counts as the "
+            "next day.",
+            examples=["2026-04-01"],
+            extra={"round_up": True},
+        ),
+    ] = None
+
+    @property
+    def end(self) -> date:
+        return self.to or datetime.now(UTC).date() + timedelta(days=1)
+
+    @property
+    def start(self) -> date:
+        """A longer period is shortened."""
+        earliest, usual = (
+            max(self.end, date.min + timedelta(days=days)) - timedelta(days=days) for days in (_MAX_DAYS, _DEFAULT_DAYS)
+        )
+        return usual if self.from_ is None else max(self.from_, earliest)
+
+    def fault(self) -> str | None:
+        is_reversed = self.from_ is not None and self.from_ > self.end
+        return "from must not be after to, which is tomorrow by default." if is_reversed else None

@@ -1,11 +1,12 @@
 """Keyset pagination: a page starts after the last id seen, so no item is skipped or repeated."""
 
 from collections.abc import Awaitable, Callable
+from enum import StrEnum
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Annotated, ClassVar, Protocol, TypeVar
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from quarterdeck.core import errors
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID
@@ -14,30 +15,68 @@ DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
 # The longest path of a file in a session. Paths have at most as many bytes, so none is longer.
 MAX_PATH_BYTES = 1024
+MAX_EVENT_ID = 2**63 - 1
+
+Limit = Annotated[
+    int, Meta(ge=1, le=MAX_LIMIT, description="Maximum number of items.", extra_json_schema={"format": "int64"})
+]
+
+
+class Order(StrEnum):
+    ASC = "asc"
+    DESC = "desc"
 
 
 class PageRequest(Struct, frozen=True):
-    limit: int = DEFAULT_LIMIT
-    after: UUID | None = None
-    newest_first: bool = True
-    # False for lists whose items can be deleted or filtered out: the item of a cursor may be missing then, and the page
-    # continues from its position.
-    cursor_must_exist: bool = True
+    """As `Query` in `core/operation.py`: the types parse and document the parameters."""
+
+    limit: Limit = DEFAULT_LIMIT
+    after: Annotated[
+        UUID | None, Meta(description="The `next_cursor` of the previous page. Default: the first page.")
+    ] = None
+    order: Annotated[Order, Meta(description="Newest first (`desc`) or oldest first (`asc`).")] = Order.DESC
+    cursor_must_exist: ClassVar[bool] = True
+
+    @property
+    def newest_first(self) -> bool:
+        return self.order is Order.DESC
+
+
+class LenientPageRequest(PageRequest, frozen=True):
+    """For lists whose items can be deleted or filtered out: the item of a cursor may be missing, and the page continues
+    from its position."""
+
+    cursor_must_exist: ClassVar[bool] = False
 
 
 class LogPageRequest(Struct, frozen=True):
     """A page of a log, whose entries are numbered. `after` may be any number, even of an entry that does not exist
     yet."""
 
-    limit: int = DEFAULT_LIMIT
-    after: int = 0
+    limit: Limit = DEFAULT_LIMIT
+    after: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=MAX_EVENT_ID,
+            description="ID of the last event read. Default: 0, from the beginning.",
+            extra_json_schema={"format": "int64"},
+        ),
+    ] = 0
 
 
 class PathPageRequest(Struct, frozen=True):
     """A page of a list that is sorted by path. `after` may be any text."""
 
-    limit: int = DEFAULT_LIMIT
-    after: str = ""
+    limit: Limit = DEFAULT_LIMIT
+    after: Annotated[
+        str,
+        Meta(
+            max_length=MAX_PATH_BYTES,
+            pattern=r"^[^\u0000]*$",
+            description="The `next_cursor` of the previous page: a path. Default: the first page.",
+        ),
+    ] = ""
 
 
 def bounds(start: UUID, *, newest_first: bool) -> tuple[UUID, UUID]:

@@ -35,8 +35,6 @@ class Origins(frozenset[str]):
 class HostNames(frozenset[str]):
     """Names of hosts without ports, separated by commas: `quarterdeck.example.com, qd.internal`."""
 
-    __slots__ = ()
-
     @classmethod
     def parse(cls, text: str) -> "HostNames":
         names = [name.strip().lower() for name in text.split(",")]
@@ -49,8 +47,6 @@ class HostNames(frozenset[str]):
 class Networks(tuple[IPv4Network | IPv6Network, ...]):
     """IP networks separated by commas: `10.0.0.0/8, 192.0.2.7`. A single address is a network of size one."""
 
-    __slots__ = ()
-
     @classmethod
     def parse(cls, text: str) -> "Networks":
         return cls(ip_network(part.strip()) for part in text.split(","))
@@ -58,8 +54,6 @@ class Networks(tuple[IPv4Network | IPv6Network, ...]):
 
 class AddressExceptions(frozenset[str]):
     """Networks, or names with a port, separated by commas: `10.0.0.0/8, tools.internal:8080`."""
-
-    __slots__ = ()
 
     @classmethod
     def parse(cls, text: str) -> "AddressExceptions":
@@ -75,8 +69,6 @@ class AddressExceptions(frozenset[str]):
 
 class ModelNames(tuple[str, ...]):
     """Names of models separated by commas: `openai:gpt-5, anthropic:claude-sonnet-5`."""
-
-    __slots__ = ()
 
     @classmethod
     def parse(cls, text: str) -> "ModelNames":
@@ -107,8 +99,6 @@ class Endpoints(dict[str, str]):
 
 class FolderList(tuple[Path, ...]):
     """Absolute paths separated by colons: `/opt/tools:/srv/data`."""
-
-    __slots__ = ()
 
     @classmethod
     def parse(cls, text: str) -> "FolderList":

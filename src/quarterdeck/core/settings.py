@@ -28,7 +28,7 @@ from quarterdeck.core.setting_types import (
     Seconds,
 )
 
-# Settings of what agents use: models, the sandbox with the files of sessions, MCP servers. Read by core/settings.py.
+# Settings of what agents use: models, the sandbox with the files of sessions, MCP servers.
 
 
 class SandboxSettings(Struct, frozen=True):
@@ -55,7 +55,7 @@ class SandboxSettings(Struct, frozen=True):
     users: Annotated[int, Meta(ge=1, le=2**20)] = 1000
     container_command: Annotated[str, Meta(min_length=1)] = "docker"
     container_image: str | None = None
-    # What the files of one session may be. A call that goes beyond is undone.
+    # Limits for the files of one session. A call that exceeds them is undone.
     all_files_bytes: Bytes = 1024 * 1024 * 1024
     files: Count = 20_000
     file_bytes: Bytes = 256 * 1024 * 1024
@@ -97,7 +97,7 @@ class ModelSettings(Struct, frozen=True):
     # Estimated tokens of a request. Context windows start at 128,000; the rest is for the answer and the estimation
     # error.
     context_tokens: Annotated[int, Meta(ge=1000)] = 100_000
-    # What happens to the older part of a conversation that is longer than that.
+    # How the older part of a longer conversation is left out.
     compaction: Literal["summarise", "trim"] = "summarise"
     # Estimated length of one summary. At most a quarter of the context is used.
     summary_tokens: Annotated[int, Meta(ge=100)] = 4_000
@@ -281,7 +281,6 @@ class RetentionSettings(Struct, frozen=True):
     event_days: KeepDays | None = None
     file_days: KeepDays | None = None
     usage_days: KeepDays | None = None
-    # Jobs are deleted when they end. This is for those that a worker could not delete.
 
 
 class BlobSettings(Struct, frozen=True):
@@ -311,13 +310,9 @@ class BundleSettings(Struct, frozen=True):
     # Concurrent uploads and scans per process: uploads hold memory and disk, scans hold a CPU.
     uploads: Count = 32
     scans: Count = 2
-    # Part of the slots for uploads, scans, reads, builds and diffs that one workspace can hold.
+    # Part of the slots for uploads, scans and diffs that one workspace can hold.
     workspace_share: Annotated[float, Meta(gt=0, le=1)] = 0.5
     upload_wait_seconds: Seconds = 10.0
-    # Bundles that unpack to more are stored a second time, in blocks, when one of their files is read.
-    direct_read_bytes: Annotated[int, Meta(ge=0)] = 1024 * 1024
-    # Concurrent builds of blocks per process. Only one is computed at a time; the others are being stored.
-    block_builds: Count = 4
     diff_files: Count = 1_000
     # Limits for comparisons by line: per file on each side, and for all files on both sides.
     diff_file_bytes: Bytes = 256 * 1024

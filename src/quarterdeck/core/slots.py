@@ -13,7 +13,7 @@ class Slots:
         self._free = total
         self._per_owner = per_owner
         self._held: Counter[Hashable] = Counter()
-        # Those who wait, by owner. The owners are in the order of their turns.
+        # Waiting callers, by owner. The owners are in the order of their turns.
         self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
 
     def take_now(self, owner: Hashable) -> bool:

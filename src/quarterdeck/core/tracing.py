@@ -79,14 +79,8 @@ def mark_failed(failed: Span, error_type: str) -> None:
         failed.set_status(StatusCode.ERROR)
 
 
-def current_span() -> Span:
-    return INVALID_SPAN if _Tracing.tracer is None else trace.get_current_span()
-
-
 def traceparent() -> str | None:
     """The current span as a W3C traceparent, also if it is not sampled: then its children are not sampled either."""
-    if _Tracing.tracer is None:
-        return None
     carrier: dict[str, str] = {}
     _FORMAT.inject(carrier)
     return carrier.get(_TRACEPARENT)
@@ -94,14 +88,10 @@ def traceparent() -> str | None:
 
 def parent_of(stored: str | None) -> Context:
     """The parent that `traceparent` returned. None: a new trace begins."""
-    if _Tracing.tracer is None:
-        return Context()
     return _FORMAT.extract({} if stored is None else {_TRACEPARENT: stored}, Context())
 
 
 def trace_id() -> str | None:
     """The id of the current trace, if it is sampled."""
-    if _Tracing.tracer is None:
-        return None
     context = trace.get_current_span().get_span_context()
     return trace.format_trace_id(context.trace_id) if context.trace_flags.sampled else None

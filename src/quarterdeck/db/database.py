@@ -9,11 +9,12 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Hashable
 from secrets import SystemRandom
-from typing import TypeVar
+from typing import TypeVar, TypeVarTuple
 from uuid import UUID
 
 import psycopg
 from msgspec import Struct
+from psycopg import AsyncConnection
 
 from quarterdeck.core import errors
 from quarterdeck.core.errors import ServiceError
@@ -22,9 +23,13 @@ from quarterdeck.db import driver_errors, pool
 from quarterdeck.db.pool import app_settings, as_options
 
 T = TypeVar("T")
+# Arguments of the work after the connection.
+Given = TypeVarTuple("Given")
 Connection = pool.Connection
 Work = Callable[[Connection], Awaitable[T]]
+WorkWith = Callable[[Connection, *Given], Awaitable[T]]
 
+_CONNECT_SECONDS = 3
 _random = SystemRandom()
 
 
@@ -48,31 +53,26 @@ class Database:
     async def close(self) -> None:
         await self._pool.close(self._settings.statement_seconds)
 
-    async def read(self, work: Work[T], *, owner: Hashable | None = None) -> T:
+    async def read(self, work: WorkWith[*Given, T], *given: *Given, owner: Hashable | None = None) -> T:
         """Statements outside a transaction. Repeated once if the connection is lost."""
         attempts = _Attempts(owner, in_transaction=False, repeatable=True, when_locked=errors.unavailable())
-        return await self._bounded(self._run(work, attempts), errors.unavailable())
+        return await self._bounded(self._run(lambda c: work(c, *given), attempts), errors.unavailable())
 
-    async def statement(self, work: Work[T], *, repeatable: bool, owner: Hashable | None = None) -> T:
+    async def statement(
+        self, work: WorkWith[*Given, T], *given: *Given, repeatable: bool, owner: Hashable | None = None
+    ) -> T:
         """One statement that changes something. It is a transaction by itself, without BEGIN and COMMIT."""
         attempts = _Attempts(owner, in_transaction=False, repeatable=repeatable, when_locked=errors.locked())
-        return await self._bounded(self._run(work, attempts), _overdue(repeatable=repeatable))
+        return await self._bounded(self._run(lambda c: work(c, *given), attempts), _overdue(repeatable=repeatable))
 
-    async def transaction(self, work: Work[T], *, repeatable: bool, owner: Hashable | None = None) -> T:
+    async def transaction(
+        self, work: WorkWith[*Given, T], *given: *Given, repeatable: bool, owner: Hashable | None = None
+    ) -> T:
         """One transaction. `work` may run several times: what it keeps outside the database must not count if its
         transaction is rolled back. `repeatable`: doing `work` twice has one effect. If the connection is lost during
         the commit, repeatable work is done again; otherwise the caller is told that the outcome is unknown."""
         attempts = _Attempts(owner, in_transaction=True, repeatable=repeatable, when_locked=errors.locked())
-        return await self._bounded(self._run(work, attempts), _overdue(repeatable=repeatable))
-
-    async def in_batches(self, delete: Work[int], batch: int) -> int:
-        """Deletes rows `batch` at a time, each batch in its own transaction, so that no lock is held for long."""
-        deleted = 0
-        while True:
-            count = await self.transaction(delete, repeatable=True)
-            deleted += count
-            if count < batch:
-                return deleted
+        return await self._bounded(self._run(lambda c: work(c, *given), attempts), _overdue(repeatable=repeatable))
 
     async def _bounded(self, running: Awaitable[T], overdue: ServiceError) -> T:
         task = asyncio.ensure_future(running)
@@ -182,3 +182,9 @@ def make_pool(
 def connection_options(settings: DatabaseSettings) -> str:
     """For a connection to PostgreSQL itself."""
     return as_options(app_settings(settings))
+
+
+async def connect(url: str, settings: DatabaseSettings) -> Connection:
+    """To PostgreSQL itself, for notifications: a pooler in transaction mode does not deliver them."""
+    options = connection_options(settings)
+    return await AsyncConnection.connect(url, autocommit=True, options=options, connect_timeout=_CONNECT_SECONDS)

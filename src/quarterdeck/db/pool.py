@@ -17,7 +17,7 @@ from quarterdeck.core import metrics
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.core.slots import Slots
 
-# What every connection sets: its role, its search path, its timeouts.
+# The settings of every connection: its role, its search path, its timeouts.
 #
 # A connection to PostgreSQL gets them once, by the startup parameter `options`. Behind a pooler in transaction mode,
 # such as PgBouncer, each transaction may run in another session, and the pooler refuses `options`: there, the statement

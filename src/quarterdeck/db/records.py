@@ -12,6 +12,7 @@ from psycopg.rows import dict_row
 
 from quarterdeck.core.ids import created_at
 from quarterdeck.core.pages import bounds
+from quarterdeck.core.versioned import VersionedState
 from quarterdeck.db.database import Connection
 
 T = TypeVar("T")
@@ -124,6 +125,44 @@ class Records(Pages[T]):
 
     async def get(self, connection: Connection, scope_id: UUID, record_id: UUID) -> T | None:
         return await fetch_record(connection, self._kind, self.get_query, (scope_id, record_id))
+
+
+class VersionedRecords(Records[T]):
+    """Objects with numbered versions: skills and agents. Names are unique among those that are not archived."""
+
+    def __init__(self, kind: type[T], *, table: str, columns: str, joins: str) -> None:
+        super().__init__(kind, table=table, columns=columns, joins=joins, filters=ARCHIVED_FILTERS)
+        # For further statements, such as those that lock the row in another way.
+        self.state_query = f"""
+SELECT revision, name, latest_version, default_version, archived_at IS NOT NULL AS archived
+FROM {table} WHERE workspace_id = %s AND id = %s
+"""  # noqa: S608  built from constants
+        self.lock_query = f"{self.state_query}FOR NO KEY UPDATE"
+        self.add_query = f"INSERT INTO {table} (id, workspace_id, name, created_by) VALUES (%s, %s, %s, %s)"  # noqa: S608
+        self.change_query = f"""
+UPDATE {table}
+SET name = %s, default_version = %s, revision = revision + 1,
+    archived_at = CASE WHEN %s THEN coalesce(archived_at, clock_timestamp()) END
+WHERE workspace_id = %s AND id = %s
+"""  # noqa: S608  built from constants
+        self.name_taken_query = f"""
+SELECT EXISTS (SELECT FROM {table} WHERE workspace_id = %s AND name = %s AND archived_at IS NULL)
+"""  # noqa: S608  built from constants
+
+    async def add(self, connection: Connection, record_id: UUID, workspace_id: UUID, name: str, user_id: UUID) -> None:
+        await connection.execute(self.add_query, (record_id, workspace_id, name, user_id))
+
+    async def change(self, connection: Connection, workspace_id: UUID, record_id: UUID, new: VersionedState) -> None:
+        values = (new.name, new.default_version, new.archived, workspace_id, record_id)
+        await connection.execute(self.change_query, values)
+
+    async def lock(self, connection: Connection, workspace_id: UUID, record_id: UUID) -> VersionedState | None:
+        """Locks the object until the transaction ends. None: it was deleted."""
+        return await fetch_record(connection, VersionedState, self.lock_query, (workspace_id, record_id))
+
+    async def is_name_taken(self, connection: Connection, workspace_id: UUID, name: str) -> bool:
+        """By an object that is not archived."""
+        return await fetch_bool(connection, self.name_taken_query, (workspace_id, name))
 
 
 class VersionPages(Generic[T]):

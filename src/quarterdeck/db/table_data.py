@@ -20,8 +20,8 @@ _OPTIONS = (
     " -c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0"
 )
 _PIECE_BYTES = 256 * 1024
-# Migrations are recorded when they are applied. Blocks are built again from the archives.
-_NOT_COPIED = {"app.migrations", "app.bundle_blocks"}
+# Migrations are recorded when they are applied.
+_NOT_COPIED = {"app.migrations"}
 # Have rows in a database that was only migrated.
 _DEFAULTS = {"app.migrations", "app.audit_retention"}
 _DELETE_DEFAULTS = "DELETE FROM app.audit_retention"

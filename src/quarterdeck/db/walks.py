@@ -33,17 +33,10 @@ async def walk(
     database: Database, delete: Callable[[Connection, Start], Awaitable[BatchResult]], first: Start, batch: int
 ) -> int:
     """Each batch is a transaction of its own, so that no lock is held for long. Returns the number of deleted rows."""
-
-    async def delete_from(start: Start) -> BatchResult:
-        async def work(connection: Connection) -> BatchResult:
-            return await delete(connection, start)
-
-        return await database.transaction(work, repeatable=True)
-
     deleted = 0
     start = first
     while True:
-        step = await delete_from(start)
+        step = await database.transaction(delete, start, repeatable=True)
         deleted += step.deleted
         if step.read < batch:
             return deleted

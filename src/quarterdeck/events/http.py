@@ -16,10 +16,8 @@ from quarterdeck.core.operation import ErrorCase, Query, operation
 from quarterdeck.core.pages import MAX_LIMIT, LogPageRequest
 from quarterdeck.core.settings import StreamSettings
 from quarterdeck.events import service
-from quarterdeck.events.hub import EventHub
 from quarterdeck.events.model import DeltaBody, EventBody, EventPage, RetryBody
-from quarterdeck.events.page_loader import PageLoader
-from quarterdeck.events.stream_slots import StreamSlots
+from quarterdeck.events.streams import EventHub, PageLoader, StreamSlots
 from quarterdeck.http.request import Request
 from quarterdeck.http.sse import EVENT_STREAM, EventStream
 

@@ -14,11 +14,8 @@ from quarterdeck.core.pages import LogPageRequest
 from quarterdeck.core.settings import StreamSettings
 from quarterdeck.db.database import Connection
 from quarterdeck.events import store
-from quarterdeck.events.hub import EventHub
 from quarterdeck.events.model import DeltaBody, EventPage, RetryBody
-from quarterdeck.events.page_loader import LogPage, PageLoader
-from quarterdeck.events.stream_slots import StreamSlots
-from quarterdeck.events.subscription import Signal, Subscription
+from quarterdeck.events.streams import EventHub, LogPage, PageLoader, Signal, StreamSlots, Subscription
 
 # A page that reaches this size holds fewer events than were asked for.
 _PAGE_BYTES = 4 * 1024 * 1024
@@ -39,8 +36,7 @@ async def list_session_events(
         events, more = await store.page(connection, session_id, after, request.limit, page_bytes)
         return EventPage(events, events[-1].id if more else None)
 
-    lookup = visible_session(call, session_id)
-    return await access.read(call, lookup, show)
+    return await access.read(call, visible_session(call, session_id), show)
 
 
 class Stream(Struct, frozen=True):
@@ -66,9 +62,8 @@ async def follow_session_events(
     async def workspace_of_caller(_: Connection, principal: Principal, __: UUID) -> UUID:
         return principal.workspace_id
 
-    lookup = visible_session(call, session_id)
     with slots.opening(call.credential):
-        workspace_id = await access.read(call, lookup, workspace_of_caller)
+        workspace_id = await access.read(call, visible_session(call, session_id), workspace_of_caller)
     subscription = Subscription(session_id, call.credential, call.workspace_id, after, settings.queue_deltas)
 
     @contextmanager

@@ -18,7 +18,7 @@ from quarterdeck.core.settings import FileSettings
 from quarterdeck.db.database import Database
 from quarterdeck.files import rules, service
 from quarterdeck.files.model import FileBody
-from quarterdeck.files.uploads import FileUploads
+from quarterdeck.files.service import FileUploads
 from quarterdeck.http.downloads import DownloadContent, Downloads, safe_name
 from quarterdeck.http.request import BYTES, Request
 
@@ -81,6 +81,6 @@ async def download_file(
         size=file.body.bytes,
         file_name=safe_name(file.body.name),
         full_name=file.body.name,
-        pieces=partial(blobs.pieces, blob_store, file.blob),
+        pieces=partial(blobs.pieces, blob_store, file.blob, file.body.bytes),
     )
     return downloads.respond(request, content)

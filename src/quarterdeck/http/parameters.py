@@ -5,6 +5,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
+from inspect import isclass
 from typing import Any
 from uuid import UUID
 
@@ -14,9 +15,8 @@ from starlette.responses import Response
 
 from quarterdeck.core.call import Answer
 from quarterdeck.core.ids import parse_id
-from quarterdeck.core.operation import Operation, Query
-from quarterdeck.core.pages import LogPageRequest, PageRequest, PathPageRequest
-from quarterdeck.core.queries import MAX_NUMBER
+from quarterdeck.core.operation import MAX_NUMBER, Operation, Query
+from quarterdeck.core.pages import LenientPageRequest, LogPageRequest, PageRequest, PathPageRequest
 from quarterdeck.core.text_types import Moment
 from quarterdeck.http.request import DATE, DIGITS, Request
 
@@ -57,26 +57,34 @@ def _reader(operation: Operation, name: str, type_: Any) -> Read | None:
         return lambda request: request.path_id(name)
     if name in operation.path_numbers:
         return lambda request: request.path_number(name)
+    if type_ is Request:
+        return lambda request: request
     if type_ is PageRequest:
-        return lambda request: request.page_request(cursor_must_exist=operation.cursor_must_exist)
-    if operation.query_type is not None and type_ is operation.query_type:
-        return query_reader(type_)
-    return _READERS.get(type_)
+        return query_reader(PageRequest if operation.cursor_must_exist else LenientPageRequest)
+    if type_ is LogPageRequest:
+        return log_page_reader()
+    is_query = isclass(type_) and issubclass(type_, (Query, PathPageRequest))
+    return query_reader(type_) if is_query else None
 
 
-_READERS: dict[Any, Read] = {
-    LogPageRequest: Request.log_page_request,
-    PathPageRequest: Request.path_page_request,
-    Request: lambda request: request,
-}
+def log_page_reader() -> Read:
+    """`Last-Event-ID` wins over `after`: a browser that reconnects sends the header with the original URL."""
+    read = query_reader(LogPageRequest)
+
+    def read_page(request: Request) -> LogPageRequest:
+        page: LogPageRequest = read(request)
+        last_seen = request.last_event_id()
+        return page if last_seen is None else msgspec.structs.replace(page, after=last_seen)
+
+    return read_page
 
 
-def query_reader(type_: type[Query]) -> Read:
+def query_reader(type_: type[msgspec.Struct]) -> Read:
     info = inspect.type_info(type_)
     assert isinstance(info, inspect.StructType)
     fields = [(field, _parser(field)) for field in info.fields]
 
-    def read(request: Request) -> Query | None:
+    def read(request: Request) -> msgspec.Struct:
         values = {}
         for field, parse in fields:
             given = request.query_value(field.encode_name)
@@ -90,7 +98,7 @@ def query_reader(type_: type[Query]) -> Read:
                 # The operation is not carried out.
                 values[field.name] = None
         query = type_(**values)
-        wrong = query.fault() if request.fault is None else None
+        wrong = query.fault() if isinstance(query, Query) and request.fault is None else None
         if wrong is not None:
             request.remember(wrong)
         return query

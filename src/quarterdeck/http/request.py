@@ -13,20 +13,11 @@ from starlette.types import Receive, Scope
 
 from quarterdeck.core import errors, secrets
 from quarterdeck.core.actors import Credential, Origin
-from quarterdeck.core.call import Call, RateLimit
+from quarterdeck.core.call import Call, RateLimit, parse_tags, tags_match_weakly
 from quarterdeck.core.errors import ServiceError
-from quarterdeck.core.etags import matches_weakly, parse_tags
 from quarterdeck.core.ids import LOWEST_ID, parse_id
-from quarterdeck.core.operation import Operation, Payload
-from quarterdeck.core.pages import (
-    DEFAULT_LIMIT,
-    MAX_LIMIT,
-    MAX_PATH_BYTES,
-    LogPageRequest,
-    PageRequest,
-    PathPageRequest,
-)
-from quarterdeck.core.queries import MAX_NUMBER
+from quarterdeck.core.operation import MAX_NUMBER, Operation, Payload
+from quarterdeck.core.pages import MAX_EVENT_ID
 from quarterdeck.core.setting_types import Networks
 from quarterdeck.core.settings import HttpSettings
 from quarterdeck.http.content_negotiation import prefers
@@ -100,7 +91,6 @@ _FORM = "multipart/form-data"
 _MAX_KEY_CHARACTERS = 255
 _MAX_QUERY_FIELDS = 100
 _MAX_SHOWN_CHARACTERS = 100
-MAX_EVENT_ID = 2**63 - 1
 
 
 class Request:
@@ -121,7 +111,11 @@ class Request:
         return found or LOWEST_ID
 
     def path_number(self, name: str) -> int:
-        return self._number(name, self._scope["path_params"][name])
+        text = self._scope["path_params"][name]
+        number = int(text) if DIGITS.fullmatch(text) else 0
+        if not 1 <= number <= MAX_NUMBER:
+            self.remember(f"{name} must be a number from 1 to {MAX_NUMBER}.")
+        return number
 
     def check_query_names(self, known: Collection[str]) -> None:
         """A misspelled parameter would be ignored: a wrong name for the cursor gives the first page for ever."""
@@ -134,37 +128,14 @@ class Request:
                 shown = "".join(filter(str.isprintable, name))[:_MAX_SHOWN_CHARACTERS]
                 self.remember(f'Unknown query parameter "{shown}". {there_are}')
 
-    def page_request(self, *, cursor_must_exist: bool) -> PageRequest:
-        limit = self.query_value("limit")
-        after = self.query_value("after")
-        order = self.query_value("order")
-        number = DEFAULT_LIMIT if limit is None else self._limit(limit)
-        cursor = None if after is None else parse_id(after)
-        if after is not None and cursor is None:
-            self.remember("after is not a UUID.")
-        if order not in (None, "asc", "desc"):
-            self.remember("order must be asc or desc.")
-        return PageRequest(number, cursor, order != "asc", cursor_must_exist)
-
-    def path_page_request(self) -> PathPageRequest:
-        limit = self.query_value("limit")
-        after = self.query_value("after") or ""
-        if "\0" in after:
-            self.remember("after must not contain U+0000.")
-        if len(after) > MAX_PATH_BYTES:
-            self.remember(f"after must have at most {MAX_PATH_BYTES} characters.")
-        return PathPageRequest(DEFAULT_LIMIT if limit is None else self._limit(limit), after)
-
-    def log_page_request(self) -> LogPageRequest:
-        """`Last-Event-ID` wins over `after`: a browser that reconnects sends the header with the original URL."""
-        limit = self.query_value("limit")
-        after = self.query_value("after")
-        number = DEFAULT_LIMIT if limit is None else self._limit(limit)
-        start = 0 if after is None else self._event_id("after", [after])
-        last_seen = self._headers("last-event-id")
-        if last_seen:
-            start = self._event_id("Last-Event-ID", last_seen)
-        return LogPageRequest(number, start)
+    def last_event_id(self) -> int | None:
+        given = self._headers("last-event-id")
+        if not given:
+            return None
+        number = int(given[0]) if len(given) == 1 and DIGITS.fullmatch(given[0]) else MAX_EVENT_ID + 1
+        if number > MAX_EVENT_ID:
+            self.remember("Last-Event-ID must be an event ID or 0.")
+        return number
 
     def prefers(self, media_type: str, default: str = JSON) -> bool:
         """Whether the caller prefers this media type to the default."""
@@ -174,7 +145,7 @@ class Request:
         """Whether If-None-Match names this tag. A malformed If-None-Match is ignored."""
         given = self._headers("if-none-match")
         tags = parse_tags(",".join(given)) if given else None
-        return tags is not None and matches_weakly(tags, etag)
+        return tags is not None and tags_match_weakly(tags, etag)
 
     def requested_range(self, etag: str) -> str | None:
         """The Range header, if it applies: on a GET, and if If-Range (when sent) names this tag."""
@@ -288,21 +259,6 @@ class Request:
         if len(given) > 1 or not 1 <= len(given[0]) <= _MAX_KEY_CHARACTERS or not given[0].isprintable():
             self.remember("Idempotency-Key must be one header of 1 to 255 printable characters.")
         return given[0]
-
-    def _number(self, name: str, text: str, least: int = 1, most: int = MAX_NUMBER) -> int:
-        number = int(text) if DIGITS.fullmatch(text) else 0
-        if not least <= number <= most:
-            self.remember(f"{name} must be a number from {least} to {most}.")
-        return number
-
-    def _limit(self, text: str) -> int:
-        return self._number("limit", text, most=MAX_LIMIT)
-
-    def _event_id(self, name: str, given: list[str]) -> int:
-        number = int(given[0]) if len(given) == 1 and DIGITS.fullmatch(given[0]) else MAX_EVENT_ID + 1
-        if number > MAX_EVENT_ID:
-            self.remember(f"{name} must be an event ID or 0.")
-        return number
 
     def query_value(self, name: str) -> str | None:
         if self._query is None:

@@ -9,6 +9,10 @@ from importlib.util import find_spec
 
 from msgspec import Struct
 
+from quarterdeck.auth.access import Access, visible_workspace
+from quarterdeck.core.actors import Permission
+from quarterdeck.core.call import Call
+from quarterdeck.core.operation import operation
 from quarterdeck.core.settings import ModelSettings, variable
 from quarterdeck.models.demo import DEMO
 from quarterdeck.models.model import ModelFailure
@@ -147,7 +151,7 @@ class ModelCatalog:
             return DEMO
         provider, colon, model = name.partition(":")
         is_written_well = colon and model.strip() and len(name) <= _MAX_NAME_CHARACTERS and name.isprintable()
-        is_known = provider in self._endpoints or provider in _CONFIGURED or provider in KNOWN_PROVIDERS
+        is_known = provider in self._endpoints or is_provider(provider)
         if not is_written_well or not is_known:
             raise ModelFailure(f'Unknown model "{shown(name)}". {self._advice()}')
         missing = self._missing(provider)
@@ -160,8 +164,8 @@ class ModelCatalog:
         return self._endpoints.get(provider)
 
     def api_key(self, provider: str) -> str | None:
-        """Of an endpoint, or of a provider with a setting of ours. None: it needs none. Raises ModelFailure if it is
-        missing or malformed."""
+        """The key of an endpoint, or of a provider with a setting of ours. None: it needs none. Raises ModelFailure
+        if it is missing or malformed."""
         if provider in self._endpoints:
             name = endpoint_key(provider)
             key, needed = self._environment.get(name), False
@@ -181,7 +185,7 @@ class ModelCatalog:
         return key or None
 
     def secrets(self, provider: str) -> tuple[str, ...]:
-        """Of a provider that reads its keys from the environment."""
+        """The secrets of a provider that reads its keys from the environment."""
         return KNOWN_PROVIDERS[provider].secret_values(self._environment)
 
     def _missing(self, provider: str) -> str | None:
@@ -203,6 +207,11 @@ def _provider_of(name: str) -> str:
     return name.partition(":")[0]
 
 
+def is_provider(name: str) -> bool:
+    """Not the model `demo` and not an endpoint, unless it has the name of a provider."""
+    return name in _CONFIGURED or name in KNOWN_PROVIDERS
+
+
 EXAMPLES = (
     ModelList(
         "openai:gpt-5",
@@ -210,3 +219,15 @@ EXAMPLES = (
         [ListedModel("openai:gpt-5", "openai"), ListedModel("demo", "demo")],
     ),
 )
+
+
+@operation(
+    summary="List the models that sessions can use",
+    description="`default` is used by sessions that name no model. `items` are suggestions of the operator: a session "
+    "can name any model of the listed providers, as `provider:name`.",
+    permission=Permission.WORKSPACE_READ,
+    success="The default model, the configured providers and the suggested models.",
+)
+async def list_models(access: Access, models: ModelCatalog, call: Call[None]) -> ModelList:
+    await access.find(call, visible_workspace(call))
+    return models.listed()

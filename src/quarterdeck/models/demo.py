@@ -26,15 +26,15 @@ from quarterdeck.models.model import (
     ModelFailure,
     OnText,
     Step,
+    StepRequest,
     ToolCall,
     ToolResult,
     Turn,
     UserTurn,
     read_arguments,
 )
-from quarterdeck.tools.built_in_tools import ADD_NOTE, CURRENT_TIME
-from quarterdeck.tools.model import ToolSpec
-from quarterdeck.tools.skill_files import READ_SKILL_FILE, SKILL_MD, skills_offered
+from quarterdeck.tools.model import BuiltIn, ToolSpec
+from quarterdeck.tools.skill_files import SKILL_MD, skills_offered
 
 # A value that matches a JSON Schema, for the demo model. Simple schemas only; pure functions, no I/O.
 
@@ -87,7 +87,7 @@ def _of_type(schema: dict[str, Any], root: Any, levels: int, values_left: Iterat
 
 
 def _target(reference: str, root: Any) -> Any:
-    """Of a reference into the schema itself, such as `#/$defs/name`."""
+    """What a reference into the schema itself, such as `#/$defs/name`, refers to."""
     found = root
     for part in reference.removeprefix("#").split("/")[1:]:
         found = found.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
@@ -129,15 +129,9 @@ class DemoModel:
         # Seconds that runs have spent on `demo: slow`. Not from the turns: those of a long run are cut off.
         self._slow_seconds: dict[UUID | None, float] = {}
 
-    async def step(
-        self,
-        instructions: str,
-        turns: Sequence[Turn],
-        tools: Sequence[ToolSpec],
-        on_text: OnText,
-        output_schema: dict[str, Any] | None = None,
-    ) -> Step:
-        if instructions == SUMMARY_INSTRUCTIONS:
+    async def step(self, request: StepRequest, on_text: OnText) -> Step:
+        turns, tools = request.turns, request.tools
+        if request.instructions == SUMMARY_INSTRUCTIONS:
             turn = AssistantTurn(_summary(turns), [])
             return Step(turn, sum(map(turn_tokens, turns)), turn_tokens(turn))
         run = turns[_run_start(turns) :]
@@ -152,14 +146,14 @@ class DemoModel:
             turn = _turn_with_calls(f"{_TITLE}: I call {', '.join(name for name, _ in calls)}.", calls)
         elif tools and done < commands.tool_steps:
             turn = _tool_step(done, commands.tool_steps, tools)
-        elif output_schema is not None:
-            turn = AssistantTurn(_json_answer(run, output_schema), [])
+        elif request.output_schema is not None:
+            turn = AssistantTurn(_json_answer(run, request.output_schema), [])
         else:
             turn = AssistantTurn(_answer(run), [])
         if commands.cut and not turn.tool_calls:
             turn = AssistantTurn(turn.text[: len(turn.text) // 2], [], cut_off=CutOff.LENGTH)
         await self._write(turn.text, on_text, self._granted(run, commands.slow_seconds))
-        input_tokens = estimate_tokens(instructions) + sum(map(turn_tokens, turns))
+        input_tokens = estimate_tokens(request.instructions) + sum(map(turn_tokens, turns))
         return Step(turn, input_tokens, turn_tokens(turn))
 
     def _granted(self, run: Sequence[Turn], slow_seconds: float | None) -> float | None:
@@ -203,9 +197,9 @@ def _commands(run: Sequence[Turn]) -> _Commands:
 
 
 def _tool_step(done: int, tool_steps: int, tools: Sequence[ToolSpec]) -> AssistantTurn:
-    calls: list[tuple[str, dict[str, Any]]] = [(tool.name, {}) for tool in tools if tool.name == CURRENT_TIME]
+    calls: list[tuple[str, dict[str, Any]]] = [(tool.name, {}) for tool in tools if tool.name == BuiltIn.CURRENT_TIME]
     skills = skills_offered(tools) if done == 0 else []
-    calls += [(READ_SKILL_FILE, {"skill": name, "path": SKILL_MD}) for name in skills]
+    calls += [(BuiltIn.READ_SKILL_FILE, {"skill": name, "path": SKILL_MD}) for name in skills]
     reading = f" and read {len(skills)} skill{'s' * (len(skills) > 1)}" if skills else ""
     text = f"{_TITLE}: step {done + 1} of {tool_steps + 1}. I look up the time{reading}."
     return _turn_with_calls(text, calls)
@@ -219,7 +213,7 @@ def _ordered_calls(run: Sequence[Turn]) -> list[tuple[str, dict[str, Any]]]:
     calls: list[tuple[str, dict[str, Any]]] = [(call.name, call.arguments) for call in made if call.id in interrupted]
     for turn in _unanswered(run):
         if note := _NOTE.match(turn.text):
-            calls.append((ADD_NOTE, {"text": note[1]}))
+            calls.append((BuiltIn.ADD_NOTE, {"text": note[1]}))
         calls += [(found[1], read_arguments((found[2] or "").strip())) for found in _CALL.finditer(turn.text)]
     return calls[:_MAX_CALLS]
 

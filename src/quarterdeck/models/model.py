@@ -135,6 +135,16 @@ class ModelOptions(Struct, frozen=True):
 NO_OPTIONS = ModelOptions()
 
 
+class StepRequest(Struct, frozen=True):
+    """What a model is asked."""
+
+    instructions: str
+    turns: Sequence[Turn]
+    tools: Sequence[ToolSpec] = ()
+    # The model is asked for an answer that matches it. The model does not check that.
+    output_schema: dict[str, Any] | None = None
+
+
 class Step(Struct, frozen=True):
     """The result of one request to the model."""
 
@@ -163,27 +173,19 @@ class Model(Protocol):
     def name(self) -> str:
         """`provider:name`, or `demo`."""
 
-    async def step(
-        self,
-        instructions: str,
-        turns: Sequence[Turn],
-        tools: Sequence[ToolSpec],
-        on_text: OnText,
-        output_schema: dict[str, Any] | None = None,
-    ) -> Step:
-        """Make one request, without retries. Raises TransientFailure if a retry may succeed, otherwise ModelFailure.
-        `output_schema`: the model is asked for an answer that matches, which is not checked here."""
+    async def step(self, request: StepRequest, on_text: OnText) -> Step:
+        """Make one request, without retries. Raises TransientFailure if a retry may succeed, otherwise ModelFailure."""
 
 
 class ModelFailure(Exception):
     """Ends the run as failed. The text goes to the session's log: no secrets, no traceback."""
 
 
-class RequestRefused(ModelFailure):
+class ContentRefused(ModelFailure):
     """The provider refused the request because of its content, so the same turns would be refused again."""
 
 
-class ContextExceeded(RequestRefused):
+class ContextExceeded(ContentRefused):
     """The conversation is longer than the model's context window. Fewer turns may fit."""
 
 

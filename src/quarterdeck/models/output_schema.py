@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from quarterdeck.core import errors
-from quarterdeck.core.limited_process import ProcessFailed, run_limited
+from quarterdeck.core.helper_process import ProcessFailed, run_helper
 from quarterdeck.core.logging import fields, log
 from quarterdeck.core.slots import Slots, hold_slot
 from quarterdeck.models import schema_process
@@ -81,7 +81,7 @@ class SchemaChecks:
     async def _run(self, owner: Hashable, order: dict[str, Any]) -> bytes:
         async with hold_slot(self._slots, owner, _WAIT_SECONDS, "checks of schemas"):
             try:
-                return await run_limited(schema_process, order, _SECONDS)
+                return await run_helper(schema_process, order, _SECONDS)
             except TimeoutError:
                 raise errors.unavailable("The schema could not be checked in time. Try again.") from None
             except ProcessFailed as failed:

@@ -51,24 +51,23 @@ from pydantic_ai.settings import ModelSettings
 from quarterdeck.core.logging import fields, log
 from quarterdeck.core.secrets import redact
 from quarterdeck.core.text_types import storable
-from quarterdeck.models.catalog import ANTHROPIC, OPENAI, OPENAI_CHAT
+from quarterdeck.models.catalog import is_provider
 from quarterdeck.models.merged_pieces import Listener, join_pieces, listening
 from quarterdeck.models.messages import to_definition, to_messages, to_turn
 from quarterdeck.models.model import (
     NO_OPTIONS,
+    ContentRefused,
     ContextExceeded,
     ModelFailure,
     ModelOptions,
     OnText,
     ProviderRefused,
-    RequestRefused,
     Step,
+    StepRequest,
     TransientFailure,
-    Turn,
 )
+from quarterdeck.models.model_spans import add_to_request_span
 from quarterdeck.models.output_schema import output_instructions
-from quarterdeck.models.retry import add_options, add_response
-from quarterdeck.tools.model import ToolSpec
 
 # Which settings pydantic-ai leaves out of requests, because the model does not take them. It only warns.
 #
@@ -110,19 +109,9 @@ def _openai_takes_temperature(profile: Mapping[str, Any], options: ModelOptions)
 _REASON_CHARACTERS = 500
 _REFUSING = (ModelRateLimitError, ModelUnavailableError)
 _TRANSIENT = (*_REFUSING, ModelServerError, ModelConnectionError)
-_ABOUT_THE_ACCOUNT = (ModelQuotaExceededError, ModelAuthenticationError, ModelNotFoundError)
 _FINAL = (ModelRequestRejectedError, ModelQuotaExceededError)
-# Statuses that say something about the account, the model or the moment and nothing about the content of the request:
-# docs/decisions/0050.
-_NOT_ABOUT_CONTENT = (
-    HTTPStatus.UNAUTHORIZED,
-    HTTPStatus.PAYMENT_REQUIRED,
-    HTTPStatus.FORBIDDEN,
-    HTTPStatus.NOT_FOUND,
-    HTTPStatus.REQUEST_TIMEOUT,
-    HTTPStatus.CONFLICT,
-    HTTPStatus.TOO_MANY_REQUESTS,
-)
+# Errors about the account or the model, and not about the content of the request: docs/decisions/0050.
+_NOT_ABOUT_CONTENT = (ModelQuotaExceededError, ModelAuthenticationError, ModelNotFoundError)
 
 
 def to_failure(fault: ModelAPIError, model_name: str, secrets: Sequence[str]) -> Exception:
@@ -135,10 +124,9 @@ def to_failure(fault: ModelAPIError, model_name: str, secrets: Sequence[str]) ->
     if transient and not isinstance(fault, _FINAL):
         kind = ProviderRefused if isinstance(fault, _REFUSING) else TransientFailure
         return kind(reason, fault.retry_after)
-    if status is None or status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _NOT_ABOUT_CONTENT:
+    if status in (None, HTTPStatus.CONFLICT) or isinstance(fault, _NOT_ABOUT_CONTENT):
         return ModelFailure(reason)
-    # Some providers say these with status 400.
-    return ModelFailure(reason) if isinstance(fault, _ABOUT_THE_ACCOUNT) else RequestRefused(reason)
+    return ContentRefused(reason)
 
 
 def reason_of(fault: Exception, secrets: Sequence[str]) -> str:
@@ -207,6 +195,7 @@ def connect_openai(api_key: str | None, base_url: str | None, *, chat: bool, sto
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient
     from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel, OpenAIResponsesModelSettings
     from pydantic_ai.providers.openai import OpenAIProvider
+    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
     # Both are always given: otherwise the library reads its own environment variables.
     client = AsyncOpenAI(
@@ -215,36 +204,19 @@ def connect_openai(api_key: str | None, base_url: str | None, *, chat: bool, sto
         max_retries=0,
         http_client=DefaultAsyncHttpxClient(event_hooks=_HOOKS),
     )
-    provider = OpenAIProvider(openai_client=client)
+    # Another server that has only chat completions need not take all that OpenAI takes.
+    is_compatible = chat and base_url is not None
+    provider = (
+        OpenAICompatibleProvider("openai-compatible", openai_client=client)
+        if is_compatible
+        else OpenAIProvider(openai_client=client)
+    )
     kind = OpenAIChatModel if chat else OpenAIResponsesModel
     # OpenAI stores what it is not told about.
-    always = OpenAIResponsesModelSettings(openai_store=store)
+    always = None if is_compatible else OpenAIResponsesModelSettings(openai_store=store)
     secrets = (api_key,) if api_key else ()
     return ProviderConnection(
         lambda name: kind(name, provider=provider, settings=always),
-        client.close,
-        secrets,
-        _OPENAI_EFFORT,
-        _OPENAI_CACHE_KEY,
-    )
-
-
-def connect_compatible(api_key: str | None, base_url: str) -> ProviderConnection:
-    """A server that is compatible with OpenAI's chat completions."""
-    from openai import AsyncOpenAI, DefaultAsyncHttpxClient
-    from pydantic_ai.models.openai import OpenAIChatModel
-    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
-
-    client = AsyncOpenAI(
-        api_key=api_key or "no-key",
-        base_url=base_url,
-        max_retries=0,
-        http_client=DefaultAsyncHttpxClient(event_hooks=_HOOKS),
-    )
-    provider = OpenAICompatibleProvider("openai-compatible", openai_client=client)
-    secrets = (api_key,) if api_key else ()
-    return ProviderConnection(
-        lambda name: OpenAIChatModel(name, provider=provider),
         client.close,
         secrets,
         _OPENAI_EFFORT,
@@ -291,37 +263,15 @@ def connect_by_name(provider_name: str, secrets: tuple[str, ...]) -> ProviderCon
     return ProviderConnection(model, close, secrets, COMMON_EFFORT, _CACHE_KEYS.get(provider_name))
 
 
-# The cost of a request, by the list prices that genai-prices ships. Imported with the providers: it loads slowly.
-#
-# The list is part of the installed package. The library fetches a newer one only if a program starts its
-# `UpdatePrices`.
-
-# Also with a base URL: proxies and gateways mostly keep the names of the models behind them. Endpoints have no prices.
-_PRICE_LISTS = {
-    OPENAI: "openai",
-    OPENAI_CHAT: "openai",
-    ANTHROPIC: "anthropic",
-    "azure": "azure",
-    "bedrock": "aws",
-    "cohere": "cohere",
-    "deepseek": "deepseek",
-    "fireworks": "fireworks",
-    "google": "google",
-    "google-cloud": "google",
-    "groq": "groq",
-    "mistral": "mistral",
-    "moonshotai": "moonshotai",
-    "openrouter": "openrouter",
-    "together": "together",
-    "xai": "x-ai",
-}
-
-
 def cost_usd(model: str, usage: object) -> Decimal | None:
-    """`usage` has the attributes of pydantic-ai's RequestUsage. None: the price of the model is unknown."""
+    """By the list prices that genai-prices ships, also with a base URL: proxies and gateways mostly keep the names of
+    the models behind them. Endpoints have no prices. `usage` has the attributes of pydantic-ai's RequestUsage. None:
+    the price of the model is unknown."""
     provider, _, name = model.partition(":")
+    if not is_provider(provider):
+        return None
     try:
-        return calc_price(usage, name, provider_id=_PRICE_LISTS[provider]).total_price
+        return calc_price(usage, name, provider_id=provider).total_price
     except LookupError:
         return None
     except Exception as fault:
@@ -369,46 +319,30 @@ class ProviderModel:
         configured._settings = cast(ModelSettings, {name: value for name, value in values.items() if value is not None})
         return configured
 
-    async def step(
-        self,
-        instructions: str,
-        turns: Sequence[Turn],
-        tools: Sequence[ToolSpec],
-        on_text: OnText,
-        output_schema: dict[str, Any] | None = None,
-    ) -> Step:
-        if output_schema is None:
-            return await self._step(instructions, turns, tools, on_text)
-        if self._has_structured_output and output_schema.get("type") == "object":
+    async def step(self, request: StepRequest, on_text: OnText) -> Step:
+        schema = request.output_schema
+        if schema is None:
+            return await self._step(request, on_text)
+        if self._model.profile.get("supports_json_schema_output", False) and schema.get("type") == "object":
             try:
-                return await self._step(instructions, turns, tools, on_text, output_schema)
+                return await self._step(request, on_text)
             except ContextExceeded:
                 raise
-            except (RequestRefused, _Unsupported) as fault:
+            except (ContentRefused, _Unsupported) as fault:
                 # Many models and servers take some schemas only, or none beside tools.
                 reason = str(fault)
                 log.info("no structured output with this schema", extra=fields(model=self.name, reason=reason))
-        told = "\n\n".join(filter(None, (instructions, output_instructions(output_schema))))
-        return await self._step(told, turns, tools, on_text)
+        told = "\n\n".join(filter(None, (request.instructions, output_instructions(schema))))
+        return await self._step(replace_fields(request, instructions=told, output_schema=None), on_text)
 
-    @property
-    def _has_structured_output(self) -> bool:
-        return bool(self._model.profile.get("supports_json_schema_output", False))
-
-    async def _step(
-        self,
-        instructions: str,
-        turns: Sequence[Turn],
-        tools: Sequence[ToolSpec],
-        on_text: OnText,
-        output_schema: dict[str, Any] | None = None,
-    ) -> Step:
-        messages = to_messages(turns, instructions, self.name)
-        parameters = library.ModelRequestParameters(function_tools=[to_definition(tool) for tool in tools])
-        if output_schema is not None:
-            wanted = OutputObjectDefinition(output_schema, name="answer")
+    async def _step(self, request: StepRequest, on_text: OnText) -> Step:
+        messages = to_messages(request.turns, request.instructions, self.name)
+        parameters = library.ModelRequestParameters(function_tools=[to_definition(tool) for tool in request.tools])
+        if request.output_schema is not None:
+            wanted = OutputObjectDefinition(request.output_schema, name="answer")
             parameters = replace(parameters, output_mode="native", output_object=wanted)
-        add_options(self._options)
+        temperature, max_tokens = self._options.temperature, self._options.max_output_tokens
+        add_to_request_span({"gen_ai.request.temperature": temperature, "gen_ai.request.max_tokens": max_tokens})
         try:
             response = await self._request(messages, parameters, on_text)
         except TimeoutError as fault:
@@ -422,7 +356,13 @@ class ProviderModel:
             ) from fault
         except (UnexpectedModelBehavior, httpx2.HTTPError, httpx2.StreamError) as fault:
             raise TransientFailure(f"The answer of {self.name} broke off: {reason_of(fault, self._secrets)}") from fault
-        add_response(response.model_name, response.provider_response_id, response.finish_reason)
+        add_to_request_span(
+            {
+                "gen_ai.response.model": response.model_name,
+                "gen_ai.response.id": response.provider_response_id,
+                "gen_ai.response.finish_reasons": None if response.finish_reason is None else [response.finish_reason],
+            }
+        )
         usage = response.usage
         return Step(
             to_turn(response, self.name),

@@ -69,7 +69,7 @@ class ModelRegistry:
 
         endpoint = self._catalog.endpoint(provider)
         if endpoint is not None:
-            return connections.connect_compatible(self._catalog.api_key(provider), endpoint)
+            return connections.connect_openai(self._catalog.api_key(provider), endpoint, chat=True, store=False)
         if provider == ANTHROPIC:
             api_key = self._catalog.api_key(provider)
             assert api_key is not None
@@ -79,7 +79,5 @@ class ModelRegistry:
             api_key, base_url = self._catalog.api_key(provider), settings.openai_base_url
             chosen = settings.openai_api or ("responses" if base_url is None else "chat")
             is_chat = provider == OPENAI_CHAT or chosen == "chat"
-            if is_chat and base_url is not None:
-                return connections.connect_compatible(api_key, base_url)
             return connections.connect_openai(api_key, base_url, chat=is_chat, store=settings.openai_store)
         return connections.connect_by_name(provider, self._catalog.secrets(provider))

@@ -2,159 +2,33 @@
 
 import asyncio
 import random
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from itertools import count
-from typing import Any
 
-import msgspec
-from opentelemetry.trace import Span, SpanKind
-
-from quarterdeck.core import tracing
 from quarterdeck.core.logging import fields, log
 from quarterdeck.core.settings import ModelSettings
 from quarterdeck.models.model import (
-    AssistantTurn,
     Model,
     ModelFailure,
-    ModelOptions,
     OnRetry,
     OnText,
     ProviderRefused,
     Step,
-    ToolResult,
+    StepRequest,
     TransientFailure,
-    Turn,
 )
-from quarterdeck.tools.model import ToolSpec
-
-# The span of one request to a model, with the attributes of OpenTelemetry's conventions for generative AI.
-#
-# Not pydantic-ai's own spans: they hold the descriptions of tools and the structure of the conversation also when
-# content is not to be recorded, and the demo model has none.
-
-# Where the conventions have another name than pydantic-ai.
-_PROVIDERS = {
-    "azure": "azure.ai.openai",
-    "bedrock": "aws.bedrock",
-    "google": "gcp.gemini",
-    "google-cloud": "gcp.vertex_ai",
-    "mistral": "mistral_ai",
-    "moonshotai": "moonshot_ai",
-    "openai-chat": "openai",
-    "xai": "x_ai",
-}
-
-
-def request_span(
-    model: str, instructions: str, turns: Sequence[Turn], tools: Sequence[ToolSpec]
-) -> AbstractContextManager[Span]:
-    """`model`: `provider:name`, or `demo`."""
-    if not tracing.is_on():
-        return tracing.NO_SPAN
-    provider, _, rest = model.partition(":")
-    name = rest or model
-    attributes = {
-        "gen_ai.operation.name": "chat",
-        "gen_ai.provider.name": _PROVIDERS.get(provider, provider),
-        "gen_ai.request.model": name,
-    }
-    limit = tracing.content_characters()
-    if limit is not None:
-        attributes |= {
-            "gen_ai.system_instructions": _json([{"type": "text", "content": instructions[: limit // 2]}]),
-            "gen_ai.input.messages": _newest(map(_message, reversed(turns)), limit),
-            "gen_ai.tool.definitions": _newest(map(_definition, reversed(tools)), limit),
-        }
-    return tracing.span(f"chat {name}", kind=SpanKind.CLIENT, attributes=attributes)
-
-
-def add_options(options: ModelOptions) -> None:
-    """To the span of the current request."""
-    span = tracing.current_span()
-    if options.temperature is not None:
-        span.set_attribute("gen_ai.request.temperature", options.temperature)
-    if options.max_output_tokens is not None:
-        span.set_attribute("gen_ai.request.max_tokens", options.max_output_tokens)
-
-
-def add_response(model: str | None, response_id: str | None, finish_reason: str | None) -> None:
-    """To the span of the current request: what only the provider knows."""
-    span = tracing.current_span()
-    if model is not None:
-        span.set_attribute("gen_ai.response.model", model)
-    if response_id is not None:
-        span.set_attribute("gen_ai.response.id", response_id)
-    if finish_reason is not None:
-        span.set_attribute("gen_ai.response.finish_reasons", [finish_reason])
-
-
-def add_step(span: Span, step: Step) -> None:
-    if not span.is_recording():
-        return
-    span.set_attribute("gen_ai.usage.input_tokens", step.input_tokens)
-    span.set_attribute("gen_ai.usage.output_tokens", step.output_tokens)
-    span.set_attribute("gen_ai.usage.cache_read.input_tokens", step.cached_tokens)
-    limit = tracing.content_characters()
-    if limit is not None:
-        span.set_attribute("gen_ai.output.messages", _newest(iter([_message(step.turn)]), limit))
-
-
-def _message(turn: Turn) -> dict[str, Any]:
-    if isinstance(turn, ToolResult):
-        response = {"type": "tool_call_response", "id": turn.call_id, "response": turn.content}
-        return {"role": "tool", "parts": [response]}
-    text = {"type": "text", "content": turn.text}
-    if not isinstance(turn, AssistantTurn):
-        return {"role": "user", "parts": [text]}
-    calls = [
-        {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments} for call in turn.tool_calls
-    ]
-    return {"role": "assistant", "parts": [text, *calls] if turn.text else calls}
-
-
-def _definition(tool: ToolSpec) -> dict[str, Any]:
-    return {
-        "type": "function",
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": tool.parameters,
-    }
-
-
-def _newest(newest_first: Iterator[dict[str, Any]], limit: int) -> str:
-    """A JSON array of those that fit, in their original order: a text that is cut in the middle is no JSON."""
-    kept: list[str] = []
-    for one in newest_first:
-        encoded = _json(one)
-        limit -= len(encoded) + 1
-        if limit < 1:
-            break
-        kept.append(encoded)
-    return f"[{','.join(reversed(kept))}]"
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
+from quarterdeck.models.model_spans import add_step, request_span
 
 
 async def step_with_retries(
-    model: Model,
-    instructions: str,
-    turns: Sequence[Turn],
-    tools: Sequence[ToolSpec],
-    on_text: OnText,
-    on_retry: OnRetry,
-    settings: ModelSettings,
-    output_schema: dict[str, Any] | None = None,
+    model: Model, request: StepRequest, on_text: OnText, on_retry: OnRetry, settings: ModelSettings
 ) -> Step:
     """Raises ModelFailure when the retries are used up, and ProviderRefused at once: what to do then is decided for all
     runs together. After a failed try, `on_text` gets the text of the next try
     from its beginning."""
     for tries in count(1):
         try:
-            with request_span(model.name, instructions, turns, tools) as span:
-                step = await model.step(instructions, turns, tools, on_text, output_schema)
+            with request_span(model.name, request) as span:
+                step = await model.step(request, on_text)
                 add_step(span, step)
                 return step
         except ProviderRefused:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from quarterdeck.core.actors import Caller
 from quarterdeck.core.example_ids import ACTION, API_KEY, EVENING, RUN, SESSION, USER
@@ -59,6 +59,12 @@ class ReachedLimit(Struct, frozen=True):
     # Tokens are whole numbers.
     maximum: int | float
     used: int | float
+
+    def __post_init__(self) -> None:
+        # PostgreSQL writes a cost of 1.0 as 1.
+        if self.limit == "max_cost_usd":
+            force_setattr(self, "maximum", float(self.maximum))
+            force_setattr(self, "used", float(self.used))
 
     def amount(self, value: float) -> str:
         """`value` in the unit of the limit."""

@@ -14,19 +14,17 @@ from quarterdeck.core.settings import ActionSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.events import log as events
 from quarterdeck.events.model import EventType, NewEvent
-from quarterdeck.events.notifications import announce_events
 from quarterdeck.runs import action_rules, action_store
 from quarterdeck.runs.action_model import ActionBody, ActionData, NewAction
-from quarterdeck.webhooks import outbox
+from quarterdeck.webhooks import service as webhooks
 from quarterdeck.webhooks.model import WebhookEvent
 
 
 async def open_actions(
     connection: Connection,
-    *,
+    workspace_id: UUID,
     session_id: UUID,
     run_id: UUID,
-    workspace_id: UUID,
     new: Sequence[NewAction],
     settings: ActionSettings,
 ) -> None:
@@ -66,15 +64,14 @@ async def _report(
     if not actions:
         return
     event = WebhookEvent(event_type)
-    subscribers = await outbox.subscribers(connection, workspace_id, event)
+    subscribers = await webhooks.subscribers(connection, workspace_id, event)
     for action in actions:
         fields = {name: getattr(action, name) for name in names}
         data = msgspec.to_builtins({"action_id": action.id} | fields)
-        await events.append(connection, action.session_id, action.run_id, [NewEvent(event_type, data)])
+        await events.append(connection, action.session_id, action.run_id, NewEvent(event_type, data))
         if subscribers:
             whole = ActionData(**msgspec.structs.asdict(action) | {"workspace_id": workspace_id})
-            await outbox.add_deliveries(connection, subscribers, event, action.run_id, whole)
-    await announce_events(connection, {action.session_id for action in actions})
+            await webhooks.add_deliveries(connection, subscribers, event, action.run_id, whole)
 
 
 # Closes actions without an answer: nobody answered in time, or the limit that was reached no longer applies. Workers do
@@ -84,30 +81,25 @@ _BATCH = 100
 # Bounds the time of one round: the other work of the recovery loop waits for it.
 _BATCHES = 10
 
-_Lock = Callable[[Connection, int], Awaitable[list[UUID]]]
-_Close = Callable[[Connection, Sequence[UUID]], Awaitable[list[ActionData]]]
-
 
 async def expire_actions(database: Database, batch: int = _BATCH, batches: int = _BATCHES) -> int:
     """The number of actions that expired."""
-    return await _close_all(database, action_store.lock_due_sessions, action_store.expire, batch, batches)
+    return await _close_all(database, action_store.expire, batch, batches)
 
 
 async def release_actions(database: Database, batch: int = _BATCH, batches: int = _BATCHES) -> int:
     """The number of budget actions that were closed because their limit was raised or removed, or their day is over.
     Their runs check all limits again before the next step, and may open new actions."""
-    return await _close_all(database, action_store.lock_lifted_sessions, action_store.release, batch, batches)
+    return await _close_all(database, action_store.release, batch, batches)
 
 
-async def _close_all(database: Database, lock: _Lock, close: _Close, batch: int, batches: int) -> int:
-    """Safe to run in all workers at once: `lock` skips a session that another one has locked."""
+async def _close_all(
+    database: Database, close: Callable[[Connection, int], Awaitable[list[ActionData]]], batch: int, batches: int
+) -> int:
+    """Safe to run in all workers at once: `close` skips a session that another one has locked."""
 
     async def work(connection: Connection) -> int:
-        session_ids = await lock(connection, batch)
-        if not session_ids:
-            return 0
-        # A statement of its own: it must see what the previous holders of the locks committed.
-        closed = await close(connection, session_ids)
+        closed = await close(connection, batch)
         for workspace_id in {action.workspace_id for action in closed}:
             actions = [action for action in closed if action.workspace_id == workspace_id]
             await report_closed(connection, workspace_id, actions)

@@ -41,7 +41,7 @@ def expiry_seconds(kind: ActionKind, settings: ActionSettings) -> int:
 
 
 def may_see_actions(principal: Principal) -> bool:
-    """Of its workspace or, for a session token, of its session."""
+    """Whether it sees the actions of its workspace or, for a session token, those of its session."""
     return principal.session_id is None or principal.may_resolve
 
 
@@ -98,11 +98,11 @@ def too_low(action: ActionBody, used: float) -> ServiceError:
 def check_same_answer(action: ActionBody, resolution: dict[str, Any]) -> None:
     """For an action that is not open any more: the same answer again is no error."""
     if action.state is ActionState.EXPIRED:
-        raise errors.action_expired()
+        raise errors.conflict(errors.ACTION_EXPIRED)
     if action.state is ActionState.CANCELLED:
-        raise errors.action_cancelled()
+        raise errors.conflict(errors.ACTION_CANCELLED)
     if action.resolved_by is None:
-        raise errors.limit_was_raised()
+        raise errors.conflict(errors.LIMIT_WAS_RAISED)
     if not _is_same(_with_defaults(action.resolution), _with_defaults(resolution)):
         raise errors.answered_differently(_who(action.resolved_by))
 

@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from quarterdeck.auth.access import Access, Lookup
 from quarterdeck.auth.service import caller_of
-from quarterdeck.changes.audit.model import ObjectType
+from quarterdeck.changes.model import ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
@@ -18,14 +18,7 @@ from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.db.database import Connection
 from quarterdeck.events.log import lock_session
 from quarterdeck.runs import action_records, action_rules, action_store
-from quarterdeck.runs.action_model import (
-    ActionBody,
-    ActionPage,
-    ActionQuery,
-    ActionState,
-    Decision,
-    ResolveActionBody,
-)
+from quarterdeck.runs.action_model import ActionBody, ActionPage, ActionQuery, ActionState, Decision, ResolveActionBody
 
 # A page that reaches this size holds fewer actions than were asked for.
 _PAGE_BYTES = 4 * 1024 * 1024
@@ -42,12 +35,7 @@ _TOKENS = "A session token needs `may_resolve` and sees the actions of its sessi
     cursor_must_exist=False,
     session_token=True,
 )
-async def list_actions(
-    access: Access,
-    call: Call[None],
-    filters: ActionQuery,
-    request: PageRequest,
-) -> ActionPage:
+async def list_actions(access: Access, call: Call[None], filters: ActionQuery, request: PageRequest) -> ActionPage:
     async def lookup(_: Connection, principal: Principal) -> UUID:
         if call.workspace_id not in (None, principal.workspace_id):
             raise errors.not_found("workspace")
@@ -106,21 +94,19 @@ async def get_action(access: Access, call: Call[None], action_id: UUID) -> Actio
         ),
         ErrorCase(
             "action_expired",
-            errors.action_expired(),
+            errors.conflict(errors.ACTION_EXPIRED),
             "Nobody answered before `expires_at`. It counts as denied.",
             "Send a new input if the call shall be made after all.",
         ),
         ErrorCase(
             "action_cancelled",
-            errors.action_cancelled(),
+            errors.conflict(errors.ACTION_CANCELLED),
             "The run was cancelled.",
             "Nothing: no run waits for the answer.",
         ),
     ),
 )
 async def resolve_action(changes: Changes, call: Call[ResolveActionBody], action_id: UUID) -> Answer[ActionBody]:
-    """The first answer counts. The run continues when none of its actions is open."""
-
     async def effect(connection: Connection, principal: Principal, found: ActionBody, body: ResolveActionBody) -> Made:
         await lock_session(connection, found.session_id)
         # Again: it may have been answered, expired, or deleted with its session while this waited for the lock.
@@ -130,7 +116,7 @@ async def resolve_action(changes: Changes, call: Call[ResolveActionBody], action
         resolution = msgspec.to_builtins(body)
         if action.state is not ActionState.OPEN:
             action_rules.check_same_answer(action, resolution)
-            return Made(shown=action, kept=action, object_id=action_id, changed=False)
+            return Made.plain(action, action_id, None, False)
         if body.decision is Decision.RAISE:
             await _raise_limit(connection, action, body)
         caller = await caller_of(connection, principal)
@@ -147,12 +133,8 @@ async def resolve_action(changes: Changes, call: Call[ResolveActionBody], action
         action_rules.check_storable(answer)
         return answer
 
-    return await changes.perform(
-        msgspec.structs.replace(call, read_body=read_body),
-        _visible_action(call, action_id),
-        ObjectType.ACTION,
-        effect,
-    )
+    checked = msgspec.structs.replace(call, read_body=read_body)
+    return await changes.perform(checked, _visible_action(call, action_id), ObjectType.ACTION, effect)
 
 
 async def _raise_limit(connection: Connection, action: ActionBody, body: ResolveActionBody) -> None:

@@ -180,25 +180,16 @@ async def raise_limit(
     return None if used is None else float(used)
 
 
-async def lock_due_sessions(connection: Connection, batch: int) -> list[UUID]:
-    """Locks the sessions of the `batch` oldest actions that are due, except for those that are locked."""
-    return await fetch_column(connection, _LOCK_DUE, (batch,))
+async def expire(connection: Connection, batch: int) -> list[ActionData]:
+    """Those of the sessions of the `batch` oldest actions that are due, oldest first. Locks these sessions, and passes
+    over those that are locked."""
+    # The second is a statement of its own: it must see what the previous holders of the locks committed.
+    return await _close(connection, _EXPIRE, await fetch_column(connection, _LOCK_DUE, (batch,)))
 
 
-async def expire(connection: Connection, session_ids: Sequence[UUID]) -> list[ActionData]:
-    """The actions that expired, oldest first."""
-    return await _close(connection, _EXPIRE, list(session_ids))
-
-
-async def lock_lifted_sessions(connection: Connection, batch: int) -> list[UUID]:
-    """Locks the sessions of the `batch` oldest actions whose limit no longer applies, except for those that are
-    locked."""
-    return await fetch_column(connection, _LOCK_LIFTED, (batch,))
-
-
-async def release(connection: Connection, session_ids: Sequence[UUID]) -> list[ActionData]:
-    """The actions that were closed because their limit no longer applies, oldest first."""
-    return await _close(connection, _RELEASE, list(session_ids))
+async def release(connection: Connection, batch: int) -> list[ActionData]:
+    """As `expire`, for actions whose limit no longer applies."""
+    return await _close(connection, _RELEASE, await fetch_column(connection, _LOCK_LIFTED, (batch,)))
 
 
 async def of_call(connection: Connection, run_id: UUID, step: int, call_id: str) -> list[CallAction]:

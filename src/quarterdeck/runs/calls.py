@@ -15,12 +15,11 @@ from quarterdeck.connections.servers import service as mcp_servers
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.events import log as events
 from quarterdeck.events.model import EventType, NewEvent
-from quarterdeck.events.notifications import announce_events
 from quarterdeck.runs import action_store, lifecycle_store
 from quarterdeck.runs.action_model import CallAction, RememberedTool
-from quarterdeck.runs.lifecycle import Lease, Superseded
+from quarterdeck.runs.lifecycle import Lease
 from quarterdeck.sandbox.manifest import FileChanges
-from quarterdeck.session_files import records as session_files
+from quarterdeck.session_files import service as session_files
 
 
 class CallStates(Struct, frozen=True):
@@ -47,9 +46,8 @@ async def append(database: Database, lease: Lease, entry: NewEvent) -> None:
 
     async def work(connection: Connection) -> None:
         await events.lock_session(connection, lease.session_id)
-        if not await lifecycle_store.hold(connection, lease.run_id, lease.attempt):
-            raise Superseded
-        await _log(connection, lease, entry)
+        await lifecycle_store.hold(connection, lease)
+        await events.append(connection, lease.session_id, lease.run_id, entry)
 
     await database.transaction(work, repeatable=False)
 
@@ -59,11 +57,10 @@ async def record_start(database: Database, lease: Lease, entry: NewEvent) -> Non
 
     async def work(connection: Connection) -> None:
         await events.lock_session(connection, lease.session_id)
-        if not await lifecycle_store.hold(connection, lease.run_id, lease.attempt):
-            raise Superseded
+        await lifecycle_store.hold(connection, lease)
         started = await lifecycle_store.started_calls(connection, lease.session_id, lease.run_id)
         if started.get(entry.data["call_id"]) != lease.attempt:
-            await _log(connection, lease, entry)
+            await events.append(connection, lease.session_id, lease.run_id, entry)
 
     await database.transaction(work, repeatable=True)
 
@@ -82,21 +79,15 @@ async def record_result(
 
     async def work(connection: Connection) -> int | None:
         await events.lock_session(connection, lease.session_id)
-        if not await lifecycle_store.count_progress(connection, lease.run_id, lease.attempt):
-            raise Superseded
+        await lifecycle_store.count_progress(connection, lease)
         if await lifecycle_store.has_result(connection, lease.session_id, lease.run_id, entry.data["call_id"]):
             return None
-        await _log(connection, lease, entry)
+        await events.append(connection, lease.session_id, lease.run_id, entry)
         if images := entry.data.get("images"):
             await session_files.keep_contents(connection, lease.session_id, [image["sha256"] for image in images])
         return None if changes is None else await session_files.apply_changes(connection, lease.session_id, changes)
 
     return await database.transaction(work, repeatable=True)
-
-
-async def _log(connection: Connection, lease: Lease, entry: NewEvent) -> None:
-    await events.append(connection, lease.session_id, lease.run_id, [entry])
-    await announce_events(connection, [lease.session_id])
 
 
 # The tools of MCP servers that a run has: listed once, and kept for all its attempts.
@@ -110,11 +101,7 @@ class ListedServer(Struct, frozen=True):
 
 async def stored_mcp_tools(database: Database, lease: Lease) -> PinnedTools | None:
     """None: they were not listed yet."""
-
-    async def read(connection: Connection) -> PinnedTools | None:
-        return await lifecycle_store.mcp_tools(connection, lease.run_id)
-
-    return await database.read(read)
+    return await database.read(lifecycle_store.mcp_tools, lease.run_id)
 
 
 async def pin_mcp_tools(
@@ -140,12 +127,10 @@ async def pin_mcp_tools(
             )
             tools += pin_definitions(one.server_id, one.name, one.tools, known)
         pinned = PinnedTools(tools, list(unavailable))
-        if not await lifecycle_store.set_mcp_tools(connection, lease.run_id, lease.attempt, pinned):
-            raise Superseded
-        new = [NewEvent(EventType.MCP_UNAVAILABLE, msgspec.to_builtins(one)) for one in unavailable]
-        if new:
-            await events.append(connection, lease.session_id, lease.run_id, new)
-            await announce_events(connection, [lease.session_id])
+        await lifecycle_store.set_mcp_tools(connection, lease, pinned)
+        for server in unavailable:
+            event = NewEvent(EventType.MCP_UNAVAILABLE, msgspec.to_builtins(server))
+            await events.append(connection, lease.session_id, lease.run_id, event)
         return pinned
 
     return await database.transaction(work, repeatable=True)

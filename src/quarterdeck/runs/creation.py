@@ -15,29 +15,71 @@ from quarterdeck.core.actors import Caller, Permission, Principal
 from quarterdeck.core.call import Call
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.ids import new_id
-from quarterdeck.core.settings import SubmitSettings
+from quarterdeck.core.settings import FileSettings, ModelSettings, SandboxSettings, SubmitSettings
 from quarterdeck.db.database import Connection
 from quarterdeck.events import log as events
+from quarterdeck.events.log import announce_events
 from quarterdeck.events.model import EventType, NewEvent
-from quarterdeck.events.notifications import announce_events
+from quarterdeck.models.attachments import description_of_taken, taken_by
+from quarterdeck.models.catalog import ModelCatalog
 from quarterdeck.runs import lifecycle, lifecycle_store, store
-from quarterdeck.runs.attachments import refused
-from quarterdeck.runs.model import AttachmentRequest, Delivery, RunState, Verdict
+from quarterdeck.runs.model import AttachmentRequest, Delivery, InputEvent, RunState, Verdict
 from quarterdeck.runs.store import NewRun, Submitter
 
-_REFUSALS = {
-    Verdict.UNAUTHORIZED: errors.unauthorized,
-    Verdict.NOT_FOUND: lambda: errors.not_found("session"),
-    Verdict.FORBIDDEN: lambda: errors.forbidden(Permission.SESSION_MANAGE),
-    Verdict.CONFLICT: errors.key_reused,
-    Verdict.ARCHIVED: errors.archived_session,
-    Verdict.FULL: errors.run_full,
-}
+# The attachments of an input: what is asked of the database, and what callers are told about refused ones.
+
+
+class AttachmentRules:
+    def __init__(self, files: FileSettings, sandbox: SandboxSettings, models: ModelSettings) -> None:
+        self._max_files = files.attachments
+        self._sandbox = sandbox
+        self._default_model = models.default
+        # The patterns of LIKE.
+        self._media_types = {
+            provider: [pattern.replace("*", "%") for pattern in taken_by(provider)]
+            for provider in ModelCatalog(models).providers()
+        }
+
+    def request(self, event: InputEvent) -> AttachmentRequest | None:
+        """None: the input has no attachments."""
+        if not event.attachments:
+            return None
+        if len(event.attachments) > self._max_files:
+            raise errors.invalid(f"An input has at most {self._max_files} attachments.")
+        if len(set(event.attachments)) < len(event.attachments):
+            raise errors.invalid("attachments names a file twice.")
+        return AttachmentRequest(
+            file_ids=event.attachments,
+            default_model=self._default_model,
+            media_types=self._media_types,
+            all_files_bytes=self._sandbox.all_files_bytes,
+            files=self._sandbox.files,
+        )
 
 
 def refusal(verdict: Verdict, detail: Any = None) -> ServiceError:
     """`detail`: about attachments."""
-    return _REFUSALS[verdict]() if verdict in _REFUSALS else refused(verdict, detail)
+    match verdict:
+        case Verdict.UNAUTHORIZED:
+            return errors.unauthorized()
+        case Verdict.NOT_FOUND:
+            return errors.not_found("session")
+        case Verdict.FORBIDDEN:
+            return errors.forbidden(Permission.SESSION_MANAGE)
+        case Verdict.CONFLICT:
+            return errors.conflict(errors.KEY_REUSED)
+        case Verdict.ARCHIVED:
+            return errors.conflict(errors.ARCHIVED_SESSION)
+        case Verdict.FULL:
+            return errors.run_full()
+        case Verdict.UNKNOWN_FILE:
+            return errors.invalid(f"attachments: no file {detail['file_id']}, or this credential cannot see it.")
+        case Verdict.UNSUPPORTED_FILE:
+            return errors.invalid(
+                f"attachments: {detail['model']} cannot read {detail['name']} ({detail['media_type']}). "
+                f"It takes {description_of_taken(detail['model'])}. A session with a sandbox takes every file."
+            )
+    return errors.conflict(errors.SESSION_FILES_FULL)
 
 
 async def check_submitter(connection: Connection, call: Call[Any], session_id: UUID) -> Submitter:
@@ -64,34 +106,29 @@ async def find_attachments(
     return attached
 
 
-async def queue_input(
+async def add_run(
     connection: Connection,
     principal: Principal,
     session_id: UUID,
-    text: str,
+    event: InputEvent,
     attached: list[dict[str, Any]] | None,
     settings: SubmitSettings,
-) -> UUID:
-    """Adds a run that starts when the runs before it have ended: at once if there are none."""
-    if await store.pending(connection, session_id) >= settings.session_pending_runs:
-        raise errors.too_many_pending()
-    run = _new_run(principal, session_id, RunState.PENDING)
-    await store.add(connection, run, new_id(), text, Delivery.QUEUE, await caller_of(connection, principal), attached)
-    await lifecycle_store.start_pending(connection, session_id)
-    await announce_events(connection, [session_id])
-    return run.id
-
-
-async def interrupt_with_input(
-    connection: Connection, principal: Principal, session_id: UUID, text: str, attached: list[dict[str, Any]] | None
 ) -> tuple[UUID, UUID | None]:
-    """Cancels the active run and starts one with this input, before pending runs. Returns the id of the new run and of
-    the cancelled one."""
-    cancelled_run_id = await lifecycle.interrupt(connection, session_id, principal.workspace_id)
-    run = _new_run(principal, session_id, RunState.QUEUED)
-    actor = await caller_of(connection, principal)
-    await store.add(connection, run, new_id(), text, Delivery.INTERRUPT, actor, attached)
-    await lifecycle_store.enqueue(connection, session_id, run.id)
+    """For an input that does not steer. A queued one starts when the runs before it have ended: at once if there are
+    none. An interrupting one cancels the active run and starts before pending runs. Returns the ids of the new run and
+    of the cancelled one."""
+    is_queued, cancelled_run_id = event.delivery is Delivery.QUEUE, None
+    if not is_queued:
+        cancelled_run_id = await lifecycle.interrupt(connection, session_id, principal.workspace_id)
+    elif await store.pending(connection, session_id) >= settings.session_pending_runs:
+        raise errors.too_many_pending()
+    state = RunState.PENDING if is_queued else RunState.QUEUED
+    run = NewRun(new_id(), session_id, principal.workspace_id, state, principal.api_key_id, tracing.traceparent())
+    await store.add(connection, run, new_id(), event, await caller_of(connection, principal), attached)
+    if is_queued:
+        await lifecycle_store.start_pending(connection, session_id)
+    else:
+        await lifecycle_store.enqueue(connection, session_id, run.id)
     await announce_events(connection, [session_id])
     return run.id, cancelled_run_id
 
@@ -101,7 +138,7 @@ async def retry(
 ) -> UUID:
     """Starts a run with copies of the inputs of an ended run."""
     if await lifecycle_store.unfinished_of(connection, session_id):
-        raise errors.another_run_active()
+        raise errors.conflict(errors.ANOTHER_RUN_ACTIVE)
     await store.show_retried(connection, session_id, run_id)
     new_run_id = new_id()
     new_input_ids = [new_id() for _ in range(settings.run_waiting_inputs)]
@@ -117,16 +154,12 @@ async def retry(
         tracing.traceparent(),
     ):
         case "empty":
-            raise errors.nothing_to_retry()
+            raise errors.conflict(errors.NOTHING_TO_RETRY)
         case "too_many":
-            raise errors.too_much_to_retry()
+            raise errors.conflict(errors.TOO_MUCH_TO_RETRY)
     await lifecycle_store.enqueue(connection, session_id, new_run_id)
     await announce_events(connection, [session_id])
     return new_run_id
-
-
-def _new_run(principal: Principal, session_id: UUID, state: RunState) -> NewRun:
-    return NewRun(new_id(), session_id, principal.workspace_id, state, principal.api_key_id, tracing.traceparent())
 
 
 # Discards an input: withdraws one that no run has consumed, or drops one whose run failed.
@@ -141,19 +174,19 @@ async def discard(connection: Connection, session_id: UUID, principal: Principal
     if accepted is None:
         raise errors.not_found("input")
     if EventType.INPUT_DISCARDED in found:
-        raise errors.input_discarded()
+        raise errors.conflict(errors.INPUT_DISCARDED)
     consumed = found.get(EventType.INPUT_CONSUMED)
     actor = await caller_of(connection, principal)
     if consumed is None:
         run_id = await store.waits_in(connection, session_id, accepted)
         if run_id is None:
-            raise errors.input_in_use()
+            raise errors.conflict(errors.INPUT_IN_USE)
         await _log(connection, session_id, run_id, input_id, WITHDRAWN, actor)
         if await store.withdraw(connection, run_id, accepted.text_bytes):
             await lifecycle.cancel(connection, run_id, session_id, principal.workspace_id)
         return WITHDRAWN
     if await store.end_of_run(connection, session_id, consumed) != EventType.RUN_FAILED:
-        raise errors.input_in_use()
+        raise errors.conflict(errors.INPUT_IN_USE)
     await _log(connection, session_id, consumed.run_id, input_id, DROPPED, actor)
     await store.forget_words(connection, session_id, accepted)
     # The model sees one of an input and its copies by retries: if this copy goes, it must not see an earlier one.
@@ -170,5 +203,4 @@ async def _log(
     connection: Connection, session_id: UUID, run_id: UUID, input_id: UUID, reason: str, actor: Caller
 ) -> None:
     data = {"input_id": str(input_id), "reason": reason, "actor": msgspec.to_builtins(actor)}
-    await events.append(connection, session_id, run_id, [NewEvent(EventType.INPUT_DISCARDED, data)])
-    await announce_events(connection, [session_id])
+    await events.append(connection, session_id, run_id, NewEvent(EventType.INPUT_DISCARDED, data))

@@ -6,41 +6,36 @@ works. Every write carries the number of the attempt, so that a worker whose run
 
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import asdict
 
 from quarterdeck.core import metrics, tracing
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import ActionSettings, RunSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.events import log as events
+from quarterdeck.events.log import announce_events, announcing
 from quarterdeck.events.model import EventType, NewEvent
-from quarterdeck.events.notifications import announce_events, announcing
+from quarterdeck.models.model import Step
 from quarterdeck.runs import action_records as actions
 from quarterdeck.runs import lifecycle_store as store
 from quarterdeck.runs import store as run_store
-from quarterdeck.runs.action_model import ActionState, NewAction, ReachedLimit
-from quarterdeck.runs.lifecycle_store import BeginVerdict, FoundRun, RunKey
-from quarterdeck.runs.model import ENTRY_BYTES, Entry, Input, RunEnded, RunSetup, RunState, StepUsage
-from quarterdeck.webhooks import outbox
+from quarterdeck.runs.action_model import NewAction
+from quarterdeck.runs.lifecycle_store import BeginVerdict, FoundRun, RunKey, StoppingLimit
+from quarterdeck.runs.model import ENTRY_BYTES, Entry, Input, RunEnded, RunSetup, RunState, Superseded
+from quarterdeck.webhooks import service as webhooks
 from quarterdeck.webhooks.model import WebhookEvent
-
-
-class Superseded(Exception):
-    """This attempt has lost the run: it was cancelled or taken over by another worker. Nothing was written."""
 
 
 class LimitReached(Exception):
     """A limit of cost or tokens is reached. Nothing was written."""
 
-    def __init__(self, reached: ReachedLimit, stopped: ActionState | None) -> None:
-        """`stopped`: the state of the action that ends the run. None: the run may wait for a higher limit."""
-        super().__init__(reached)
-        self.reached = reached
-        self.stopped = stopped
+    def __init__(self, limit: StoppingLimit) -> None:
+        super().__init__(limit.reached)
+        self.limit = limit
 
 
 class Lease(RunKey, frozen=True):
@@ -54,7 +49,7 @@ class Lease(RunKey, frozen=True):
     # Bytes of the inputs that the attempt took when it began, as counted by `taken_bytes`.
     input_bytes: int = 0
     # The limit that was reached when the attempt began. Only for runs that had stored no step.
-    reached: tuple[ReachedLimit, ActionState | None] | None = None
+    reached: StoppingLimit | None = None
 
 
 def taken_bytes(inputs: Sequence[Input]) -> int:
@@ -68,7 +63,7 @@ def overdue(settings: RunSettings) -> str:
 
 async def find(database: Database, run_id: UUID) -> FoundRun | None:
     """What `begin` needs to know of a run. None: there is nothing to do."""
-    return await database.read(partial(store.find, run_id=run_id))
+    return await database.read(store.find, run_id)
 
 
 class SetupChanged(Exception):
@@ -82,41 +77,25 @@ async def begin(
     does not pass them all on for ever. None: there is nothing to do, or the workspace has too many active runs.
     `setup`: that of the run, or one made after it was found. Raises SetupChanged.
     `again`: the same worker ended the last attempt in good order, so it does not count as a crash."""
-    new = store.NewSetup(setup, found.revision) if found.setup is None else None
-    begin_attempt = partial(
-        store.begin, run_id=run_id, settings=settings, started=_started(setup), new=new, counted=not again
+    new_setup = setup if found.setup is None else None
+    begin_attempt = announcing(store.begin, found.session_id)
+    begun = await database.statement(
+        begin_attempt, run_id, settings, _started(setup), new_setup, found.revision, not again, repeatable=True
     )
-    begun = await database.statement(announcing(begin_attempt, found.session_id), repeatable=True)
     if begun is None:
         return None
     if begun.verdict is BeginVerdict.CHANGED:
         raise SetupChanged
-    return await _begun(database, run_id, found, begun, setup, settings)
-
-
-async def _begun(
-    database: Database,
-    run_id: UUID,
-    found: FoundRun,
-    begun: store.BegunRun,
-    setup: RunSetup,
-    settings: RunSettings,
-) -> Lease | None:
+    run = RunKey(run_id, found.session_id, found.workspace_id, begun.attempt)
     if begun.verdict is BeginVerdict.BEGUN:
-        run = (run_id, found.session_id, found.workspace_id, begun.attempt)
-        return Lease(*run, begun.steps, begun.tokens, begun.seconds, setup, begun.input_bytes, begun.reached)
+        limit = None if begun.reached is None else StoppingLimit(begun.reached, begun.limit_stopped)
+        return Lease(*run.columns, begun.steps, begun.tokens, begun.seconds, setup, begun.input_bytes or 0, limit)
     reason = f"Its worker ended {begun.barren_attempts} times in a row before a step was stored."
     if begun.verdict is BeginVerdict.OVERDUE:
         # Before inputs are taken: those that wait start the next run.
         reason = overdue(settings)
-
-    async def work(connection: Connection) -> None:
-        await events.lock_session(connection, found.session_id)
-        run = RunKey(run_id, found.session_id, found.workspace_id, begun.attempt)
-        await _fail(connection, run, begun.state, reason)
-
     with suppress(Superseded):
-        await database.transaction(work, repeatable=True)
+        await database.transaction(_fail, run, begun.state, reason, False, repeatable=True)
         metrics.run_ended(RunState.FAILED)
     return None
 
@@ -130,13 +109,12 @@ def _started(setup: RunSetup) -> dict[str, Any]:
 
 async def traceparent(database: Database, run_id: UUID) -> str | None:
     """The span of the request that started the run. None: it was not traced."""
-    return await database.read(partial(store.traceparent, run_id=run_id))
+    return await database.read(store.traceparent, run_id)
 
 
 async def entries(database: Database, lease: Lease, budget_bytes: int) -> tuple[list[Entry], int]:
     """The newest part of the conversation, and the number of older turns that were left out."""
-    read = partial(store.conversation, session_id=lease.session_id, budget_bytes=budget_bytes)
-    return await database.read(read)
+    return await database.read(store.conversation, lease.session_id, budget_bytes)
 
 
 async def take(database: Database, lease: Lease, step: int, budget_bytes: int) -> list[Input]:
@@ -145,9 +123,9 @@ async def take(database: Database, lease: Lease, step: int, budget_bytes: int) -
 
     async def work(connection: Connection) -> list[Input]:
         await events.lock_session(connection, lease.session_id)
-        found = await store.reached_limit(connection, lease.run_id)
-        if found is not None:
-            raise LimitReached(*found)
+        limit = await store.reached_limit(connection, lease.run_id)
+        if limit is not None:
+            raise LimitReached(limit)
         if budget_bytes <= 0:
             return []
         return await _take(connection, lease, step, budget_bytes)
@@ -156,13 +134,13 @@ async def take(database: Database, lease: Lease, step: int, budget_bytes: int) -
 
 
 async def record(
-    database: Database, lease: Lease, entries: Sequence[NewEvent], used: StepUsage, *, finish: bool = False
+    database: Database, lease: Lease, entries: Sequence[NewEvent], model: str, step: Step, *, finish: bool = False
 ) -> bool:
     """Stores a step: the events of an answer of the model, and what it used. `finish`: ends the run in the same
     transaction. False: the run goes on, because it was not to be ended, or an input was accepted at the last moment, or
     webhooks are to be told (see `finish`)."""
-    record_step = partial(store.record_step, run=lease, used=used, events=entries, finish=finish)
-    recorded = await database.statement(announcing(record_step, lease.session_id), repeatable=False)
+    record_step = announcing(store.record_step, lease.session_id)
+    recorded = await database.statement(record_step, lease, model, step, entries, finish, repeatable=False)
     if recorded is None:
         raise Superseded
     is_finished = recorded is store.Recorded.FINISHED
@@ -176,16 +154,8 @@ async def wait(database: Database, lease: Lease, new: Sequence[NewAction], setti
 
     async def work(connection: Connection) -> None:
         await events.lock_session(connection, lease.session_id)
-        if not await store.wait(connection, lease.run_id, lease.attempt):
-            raise Superseded
-        await actions.open_actions(
-            connection,
-            session_id=lease.session_id,
-            run_id=lease.run_id,
-            workspace_id=lease.workspace_id,
-            new=new,
-            settings=settings,
-        )
+        await store.wait(connection, lease)
+        await actions.open_actions(connection, lease.workspace_id, lease.session_id, lease.run_id, new, settings)
         await store.unpark_next(connection, lease.workspace_id)
 
     await database.transaction(work, repeatable=True)
@@ -212,12 +182,8 @@ async def fail(database: Database, lease: Lease, reason: str, *, refused: bool =
     """Ends the run with a reason. Inputs that it has not consumed start the next run, in the same transaction.
     `refused`: the provider refused the request, so later runs leave out the turns after the last stored answer."""
 
-    async def work(connection: Connection) -> None:
-        await events.lock_session(connection, lease.session_id)
-        # Not a queued one: the run may have waited and been answered since this attempt ended.
-        await _fail(connection, lease, RunState.RUNNING, reason, refused=refused)
-
-    await database.transaction(work, repeatable=True)
+    # Not a queued one: the run may have waited and been answered since this attempt ended.
+    await database.transaction(_fail, lease, RunState.RUNNING, reason, refused, repeatable=True)
     metrics.run_ended(RunState.FAILED)
 
 
@@ -229,15 +195,13 @@ async def hand_back(
 
     async def work(connection: Connection) -> None:
         await events.lock_session(connection, lease.session_id)
-        if not await store.give_back(connection, lease.run_id, lease.attempt, waits_for_model):
-            raise Superseded
-        if waits_for_model is not None:
-            pass
-        elif pause_seconds > 0:
+        await store.give_back(connection, lease, waits_for_model)
+        if pause_seconds > 0:
             await store.enqueue_after(connection, lease.session_id, lease.run_id, pause_seconds)
-        else:
+        elif waits_for_model is None:
             await store.enqueue(connection, lease.session_id, lease.run_id)
-        await _log(connection, lease, NewEvent(EventType.RUN_REQUEUED, {"reason": reason}))
+        requeued = NewEvent(EventType.RUN_REQUEUED, {"reason": reason})
+        await events.append(connection, lease.session_id, lease.run_id, requeued)
         await store.unpark_next(connection, lease.workspace_id)
 
     await database.transaction(work, repeatable=True)
@@ -271,9 +235,8 @@ async def _cancel(connection: Connection, run_id: UUID, session_id: UUID, worksp
     await actions.cancel_actions(connection, run_id, workspace_id)
     discarded = await store.discard_waiting(connection, session_id, run_id, ends, "The run was cancelled.")
     data = {"discarded_input_ids": [str(input_id) for input_id in discarded]}
-    await events.append(connection, session_id, run_id, [NewEvent(EventType.RUN_CANCELLED, data)])
+    await events.append(connection, session_id, run_id, NewEvent(EventType.RUN_CANCELLED, data))
     await _after_cancellation(connection, run_id, workspace_id)
-    await announce_events(connection, [session_id])
     return discarded
 
 
@@ -305,55 +268,54 @@ async def _start_others(connection: Connection, session_id: UUID, workspace_id: 
 async def _take(connection: Connection, lease: Lease, step: int, budget_bytes: int) -> list[Input]:
     inputs = await store.waiting(connection, lease.run_id, budget_bytes)
     more = taken_bytes(inputs) >= budget_bytes
-    if not await store.mark_taken(connection, lease.run_id, lease.attempt, inputs, more=more):
-        raise Superseded
+    await store.mark_taken(connection, lease, inputs, more=more)
     if inputs:
         await store.log_consumed(connection, lease.session_id, lease.run_id, step, inputs)
         await announce_events(connection, [lease.session_id])
     return inputs
 
 
-async def _fail(connection: Connection, run: RunKey, state: str, reason: str, *, refused: bool = False) -> None:
+async def _fail(connection: Connection, run: RunKey, state: str, reason: str, refused: bool) -> None:
     run_id, session_id, workspace_id = run.run_id, run.session_id, run.workspace_id
-    failed = await store.fail(connection, run_id, run.attempt, state, reason)
-    if failed is None:
-        raise Superseded
+    await events.lock_session(connection, session_id)
+    last_input, consumed_through = await store.fail(connection, run, state, reason)
     if refused:
         await store.leave_out_refused(connection, session_id, run_id)
-    last_input, consumed_through = failed
     next_run_id = new_id() if last_input > consumed_through else None
     data: dict[str, Any] = {"reason": reason} | ({} if next_run_id is None else {"next_run_id": str(next_run_id)})
     data |= {"refused_by_provider": True} if refused else {}
-    await events.append(connection, session_id, run_id, [NewEvent(EventType.RUN_FAILED, data)])
+    await events.append(connection, session_id, run_id, NewEvent(EventType.RUN_FAILED, data))
     await _notify_webhooks(connection, workspace_id, run_id, WebhookEvent.RUN_FAILED)
     if next_run_id is not None:
         await store.continue_in(connection, run_id, next_run_id)
         await store.enqueue(connection, session_id, next_run_id)
     await _start_others(connection, session_id, workspace_id)
-    await announce_events(connection, [session_id])
 
 
 async def _notify_webhooks(connection: Connection, workspace_id: UUID, run_id: UUID, event: WebhookEvent) -> None:
-    wanting = await outbox.subscribers(connection, workspace_id, event)
+    wanting = await webhooks.subscribers(connection, workspace_id, event)
     if not wanting:
         return
     run = await run_store.get(connection, workspace_id, run_id)
     assert run is not None
-    ended = RunEnded(
-        run_id=run.id,
-        session_id=run.session_id,
-        workspace_id=workspace_id,
-        state=run.state,
-        failure=run.failure,
-        steps=run.steps,
-        usage=run.usage,
-        created_at=run.created_at,
-        started_at=run.started_at,
-        finished_at=run.finished_at,
-    )
-    await outbox.add_deliveries(connection, wanting, event, run_id, ended)
+    ended = msgspec.convert(asdict(run) | {"run_id": run.id, "workspace_id": workspace_id}, RunEnded)
+    await webhooks.add_deliveries(connection, wanting, event, run_id, ended)
 
 
-async def _log(connection: Connection, lease: Lease, *entries: NewEvent) -> None:
-    await events.append(connection, lease.session_id, lease.run_id, entries)
-    await announce_events(connection, [lease.session_id])
+# Repairs the job queue: finds runs without a job, jobs without a worker, and jobs without an active run.
+#
+# It compares the current state of both tables. So a lost notification or a killed worker has no effect for longer than
+# one round.
+
+
+async def recover(database: Database, lease_seconds: float, active_per_workspace: int | None) -> None:
+    """Safe to run in all workers at once: rows that another worker has locked are skipped."""
+    await database.transaction(run_store.replace_lost_jobs, lease_seconds, repeatable=True)
+    # A transaction of its own: its time grows with the number of queued runs.
+    await database.transaction(run_store.compare_jobs, active_per_workspace, repeatable=True)
+
+
+async def runs_to_leave(database: Database, *, no_slot_free: bool) -> list[UUID]:
+    """The runs of all workers that must leave their slots, because other workspaces wait. A worker that has a free slot
+    asks nobody to leave: it takes a waiting run itself. Which one, the queue chooses (db/functions/turns.sql)."""
+    return await database.transaction(run_store.leaving, no_slot_free, repeatable=True)

@@ -4,7 +4,6 @@ Every write of a worker carries its `attempt`: a worker that was replaced can no
 """
 
 from collections.abc import Sequence
-from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -16,10 +15,11 @@ from psycopg.types.json import Jsonb
 from quarterdeck.connections.mcp.model import PinnedTools
 from quarterdeck.core.settings import RunSettings
 from quarterdeck.db.database import Connection
-from quarterdeck.db.records import fetch_column, fetch_record, fetch_value
+from quarterdeck.db.records import fetch_bool, fetch_column, fetch_record, fetch_records, fetch_value
 from quarterdeck.events.model import EventType, NewEvent
-from quarterdeck.runs.action_model import ActionState, LimitScope, ReachedLimit
-from quarterdeck.runs.model import ENTRY_BYTES, Entry, Input, RunSetup, StepUsage, attachments_of
+from quarterdeck.models.model import Step
+from quarterdeck.runs.action_model import ActionState, ReachedLimit
+from quarterdeck.runs.model import ENTRY_BYTES, Entry, Input, RunSetup, Superseded
 
 _DISCARD_BATCH = 500
 
@@ -30,8 +30,9 @@ FROM runs r JOIN sessions s ON s.id = r.session_id WHERE r.id = %s AND r.state I
 _TRACEPARENT = "SELECT traceparent FROM runs WHERE id = %s"
 # See db/functions/attempts.sql.
 _BEGIN = """
-SELECT verdict, state, attempt, barren_attempts, steps, tokens, seconds, input_bytes, limit_scope, limit_name,
-       limit_maximum, limit_used, limit_stopped
+SELECT *, CASE WHEN limit_scope IS NOT NULL THEN json_build_object(
+    'scope', limit_scope, 'limit', limit_name, 'maximum', limit_maximum, 'used', limit_used
+) END AS reached
 FROM begin_attempt(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
 _ACTIVE_OF = "SELECT id FROM runs WHERE session_id = %s AND state IN ('queued', 'running', 'waiting')"
@@ -41,7 +42,10 @@ UNION ALL
 SELECT id FROM runs WHERE session_id = %s AND state = 'pending'
 """
 _START_PENDING = "SELECT start_pending_run(%s)"
-_WAITING = "SELECT event_id, input_id, content, attachments, copy_of FROM waiting_inputs(%s, %s, %s)"
+_WAITING = """
+SELECT event_id, input_id AS id, content AS text, coalesce(attachments, '[]') AS attachments, copy_of
+FROM waiting_inputs(%s, %s, %s)
+"""
 # NULL in place of an event's id: no input is left.
 _TAKE = """
 UPDATE runs
@@ -77,7 +81,10 @@ WITH waiting AS (
 SELECT id, input_id FROM waiting ORDER BY id
 """
 # The first limit of the run that is reached. Reads a few rows by their keys if there is no limit.
-_REACHED_LIMIT = "SELECT scope, limit_name, maximum, used, stopped FROM reached_limit(%s)"
+_REACHED_LIMIT = """
+SELECT json_build_object('scope', scope, 'limit', limit_name, 'maximum', maximum, 'used', used) AS reached, stopped
+FROM reached_limit(%s)
+"""
 _PROGRESS = """
 UPDATE runs SET barren_attempts = 0, updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = 'running'
@@ -96,17 +103,18 @@ SET state = 'failed', failure = %s, setup = NULL, mcp_tools = NULL, finished_at 
 WHERE id = %s AND attempt = %s AND state = %s
 RETURNING last_input, consumed_through
 """
+# The events `e` of a session since its last answer.
+_SINCE_ANSWER = """e.session_id = %(session)s AND e.id > coalesce((
+    SELECT m.id FROM session_events m WHERE m.session_id = %(session)s AND m.type = 'message' ORDER BY m.id DESC LIMIT 1
+), 0)"""
 # The run, and those that were cancelled or failed since the last answer of the session: the refused request contained
 # their inputs and results too.
-_LEAVE_OUT_REFUSED = """
+_LEAVE_OUT_REFUSED = f"""
 UPDATE runs SET unanswered_left_out = true
-WHERE id = %s OR id IN (
-    SELECT e.run_id FROM session_events e
-    WHERE e.session_id = %s AND e.type IN ('input.consumed', 'tool.result') AND e.id > coalesce((
-        SELECT m.id FROM session_events m WHERE m.session_id = %s AND m.type = 'message' ORDER BY m.id DESC LIMIT 1
-    ), 0)
+WHERE id = %(run)s OR id IN (
+    SELECT e.run_id FROM session_events e WHERE {_SINCE_ANSWER} AND e.type IN ('input.consumed', 'tool.result')
 )
-"""
+"""  # noqa: S608  built from constants
 _CANCEL = """
 UPDATE runs
 SET state = 'cancelled', parked = false, waits_for_model = NULL, waiting_since = NULL, setup = NULL, mcp_tools = NULL,
@@ -123,15 +131,15 @@ WHERE id = %s AND attempt = %s AND state = 'running'
 """
 # Names only those runs whose inputs still wait, so that the list does not grow with each failure.
 _CONTINUE_IN = """
-INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, inputs_accepted, unconsumed_bytes,
-                  first_input, api_key_id, traceparent, takes_over)
-SELECT %s, r.session_id, r.workspace_id, 'queued', r.last_input, r.consumed_through,
-       r.inputs_accepted - r.inputs_consumed, r.unconsumed_bytes, r.consumed_through + 1, r.api_key_id, r.traceparent,
-       ARRAY(
-           SELECT DISTINCT e.run_id FROM session_events e
-           WHERE e.session_id = r.session_id AND e.id > r.consumed_through AND e.id <= r.last_input
-             AND e.type = 'input.accepted' AND e.run_id = ANY (r.takes_over || r.id)
-       )
+SELECT add_run(
+    %s, r.session_id, r.workspace_id, 'queued', r.consumed_through + 1, r.last_input,
+    r.inputs_accepted - r.inputs_consumed, r.unconsumed_bytes, r.api_key_id, r.traceparent,
+    takes_over => ARRAY(
+        SELECT DISTINCT e.run_id FROM session_events e
+        WHERE e.session_id = r.session_id AND e.id > r.consumed_through AND e.id <= r.last_input
+          AND e.type = 'input.accepted' AND e.run_id = ANY (r.takes_over || r.id)
+    )
+)
 FROM runs r WHERE r.id = %s
 """
 _ENQUEUE = "SELECT enqueue_run(%s, %s)"
@@ -163,13 +171,6 @@ class FoundRun(Struct, frozen=True):
     revision: int
 
 
-class NewSetup(Struct, frozen=True):
-    """The setup of a run that has none, and the revision of the session that it was made from."""
-
-    setup: RunSetup
-    revision: int
-
-
 class BeginVerdict(StrEnum):
     BEGUN = "begun"
     BARREN = "barren"
@@ -188,8 +189,17 @@ class BegunRun(Struct, frozen=True):
     steps: int
     tokens: int
     seconds: float
-    input_bytes: int
-    reached: tuple[ReachedLimit, ActionState | None] | None
+    input_bytes: int | None
+    reached: ReachedLimit | None
+    limit_stopped: ActionState | None
+
+
+class StoppingLimit(Struct, frozen=True):
+    """The first limit of a run that is reached."""
+
+    reached: ReachedLimit
+    # The state of the action that ends the run. None: the run may wait for a higher limit.
+    stopped: ActionState | None
 
 
 async def find(connection: Connection, run_id: UUID) -> FoundRun | None:
@@ -206,12 +216,14 @@ async def begin(
     run_id: UUID,
     settings: RunSettings,
     started: dict[str, Any],
-    new: NewSetup | None,
-    *,
+    new_setup: RunSetup | None,
+    session_revision: int,
     counted: bool,
 ) -> BegunRun | None:
-    """Takes the lock of the session itself. `started`: what the log says about the start, but for the attempt. `new`:
-    None if the run has a setup. `counted`: whether the attempt counts as barren until it stores a step."""
+    """Takes the lock of the session itself. `started`: what the log says about the start, but for the attempt.
+    `new_setup`: None if the run has one; otherwise it was made from this revision of the session. `counted`: whether
+    the attempt counts as barren until it stores a step."""
+    agent = None if new_setup is None else new_setup.agent
     values = (
         run_id,
         int(counted),
@@ -221,24 +233,12 @@ async def begin(
         settings.step_input_bytes,
         ENTRY_BYTES,
         Jsonb(started),
-        *_setup_values(new),
+        None if new_setup is None else Jsonb(msgspec.to_builtins(new_setup)),
+        None if agent is None else agent.agent_id,
+        None if agent is None else agent.version,
+        session_revision,
     )
-    row = await (await connection.execute(_BEGIN, values)).fetchone()
-    if row is None:
-        return None
-    verdict, state, attempt, barren_attempts, steps, tokens, seconds, input_bytes, *limit = row
-    reached = None if limit[0] is None else _limit_of(*limit)
-    return BegunRun(
-        BeginVerdict(verdict), state, attempt, barren_attempts, steps, tokens, seconds, input_bytes, reached
-    )
-
-
-def _setup_values(new: NewSetup | None) -> tuple[Jsonb | None, UUID | None, int | None, int | None]:
-    if new is None:
-        return None, None, None, None
-    agent = new.setup.agent
-    used = (None, None) if agent is None else (agent.agent_id, agent.version)
-    return Jsonb(msgspec.to_builtins(new.setup)), *used, new.revision
+    return await fetch_record(connection, BegunRun, _BEGIN, values)
 
 
 async def active_of(connection: Connection, session_id: UUID) -> UUID | None:
@@ -258,20 +258,19 @@ async def start_pending(connection: Connection, session_id: UUID) -> None:
 async def waiting(connection: Connection, run_id: UUID, budget_bytes: int) -> list[Input]:
     """The oldest inputs that are not consumed, up to the one that uses up the budget."""
     values = (run_id, budget_bytes, ENTRY_BYTES)
-    rows = await (await connection.execute(_WAITING, values)).fetchall()
-    return [
-        Input(event_id, input_id, text, attachments_of(attached), copy_of)
-        for event_id, input_id, text, attached, copy_of in rows
-    ]
+    return await fetch_records(connection, Input, _WAITING, values)
 
 
-async def mark_taken(
-    connection: Connection, run_id: UUID, attempt: int, inputs: Sequence[Input], *, more: bool
-) -> bool:
+async def mark_taken(connection: Connection, run: RunKey, inputs: Sequence[Input], *, more: bool) -> None:
     """`more`: other inputs may wait behind these."""
     through = inputs[-1].event_id if more else None
-    values = (through, len(inputs), through, sum(one.text_bytes for one in inputs), run_id, attempt)
-    return (await connection.execute(_TAKE, values)).rowcount == 1
+    await _write(connection, run, _TAKE, through, len(inputs), through, sum(one.text_bytes for one in inputs))
+
+
+async def _write(connection: Connection, run: RunKey, query: str, *values: object) -> None:
+    """Raises Superseded unless this attempt drives the run."""
+    if (await connection.execute(query, (*values, run.run_id, run.attempt))).rowcount == 0:
+        raise Superseded
 
 
 async def log_consumed(
@@ -298,23 +297,12 @@ async def discard_waiting(
         after = rows[-1][0]
 
 
-async def reached_limit(connection: Connection, run_id: UUID) -> tuple[ReachedLimit, ActionState | None] | None:
-    """With the state of the action that ends the run at this limit. None: it may wait for a higher limit."""
-    row = await (await connection.execute(_REACHED_LIMIT, (run_id,))).fetchone()
-    return None if row is None else _limit_of(*row)
+async def reached_limit(connection: Connection, run_id: UUID) -> StoppingLimit | None:
+    return await fetch_record(connection, StoppingLimit, _REACHED_LIMIT, (run_id,))
 
 
-def _limit_of(
-    scope: str, limit: Any, maximum: Decimal, used: Decimal, stopped: str | None
-) -> tuple[ReachedLimit, ActionState | None]:
-    number = int if limit == "max_tokens" else float
-    reached = ReachedLimit(LimitScope(scope), limit, number(maximum), number(used))
-    return reached, None if stopped is None else ActionState(stopped)
-
-
-async def count_progress(connection: Connection, run_id: UUID, attempt: int) -> bool:
-    """False if this attempt has lost the run."""
-    return (await connection.execute(_PROGRESS, (run_id, attempt))).rowcount == 1
+async def count_progress(connection: Connection, run: RunKey) -> None:
+    await _write(connection, run, _PROGRESS)
 
 
 class Recorded(StrEnum):
@@ -323,12 +311,12 @@ class Recorded(StrEnum):
 
 
 async def record_step(
-    connection: Connection, run: RunKey, used: StepUsage, events: Sequence[NewEvent], *, finish: bool
+    connection: Connection, run: RunKey, model: str, step: Step, events: Sequence[NewEvent], finish: bool
 ) -> Recorded | None:
     """Takes the lock of the session itself. Adds a step to the run and to the usage of the day. `finish`: ends the run
     too, if it can. None: this attempt has lost the run."""
-    tokens = (used.input_tokens, used.cached_tokens, used.output_tokens)
-    values = (*run.columns, used.model, *tokens, used.cost_usd, Jsonb([_stored(event) for event in events]), finish)
+    used = (step.input_tokens, step.cached_tokens, step.output_tokens, step.cost_usd)
+    values = (*run.columns, model, *used, Jsonb([_stored(event) for event in events]), finish)
     recorded = await fetch_value(connection, _STEP, values)
     return None if recorded is None else Recorded(recorded)
 
@@ -343,19 +331,21 @@ async def finish(connection: Connection, run: RunKey) -> bool:
     return await fetch_value(connection, _FINISH, run.columns) is not None
 
 
-async def wait(connection: Connection, run_id: UUID, attempt: int) -> bool:
-    return (await connection.execute(_WAIT, (run_id, attempt))).rowcount == 1
+async def wait(connection: Connection, run: RunKey) -> None:
+    await _write(connection, run, _WAIT)
 
 
-async def fail(connection: Connection, run_id: UUID, attempt: int, state: str, reason: str) -> tuple[int, int] | None:
-    """The columns last_input and consumed_through, or None if this attempt has lost the run."""
-    row = await (await connection.execute(_FAIL, (reason, run_id, attempt, state))).fetchone()
-    return None if row is None else (row[0], row[1])
+async def fail(connection: Connection, run: RunKey, state: str, reason: str) -> tuple[int, int]:
+    """The columns last_input and consumed_through. Raises Superseded."""
+    row = await (await connection.execute(_FAIL, (reason, run.run_id, run.attempt, state))).fetchone()
+    if row is None:
+        raise Superseded
+    return row[0], row[1]
 
 
 async def leave_out_refused(connection: Connection, session_id: UUID, run_id: UUID) -> None:
     """The model no longer sees what was consumed since the last answer, of which the provider refused some part."""
-    await connection.execute(_LEAVE_OUT_REFUSED, (run_id, session_id, session_id))
+    await connection.execute(_LEAVE_OUT_REFUSED, {"run": run_id, "session": session_id})
 
 
 async def cancel(connection: Connection, run_id: UUID) -> tuple[int, int] | None:
@@ -364,8 +354,8 @@ async def cancel(connection: Connection, run_id: UUID) -> tuple[int, int] | None
     return None if row is None else (row[0], row[1])
 
 
-async def give_back(connection: Connection, run_id: UUID, attempt: int, waits_for_model: str | None) -> bool:
-    return (await connection.execute(_GIVE_BACK, (waits_for_model, run_id, attempt))).rowcount == 1
+async def give_back(connection: Connection, run: RunKey, waits_for_model: str | None) -> None:
+    await _write(connection, run, _GIVE_BACK, waits_for_model)
 
 
 async def continue_in(connection: Connection, run_id: UUID, next_run_id: UUID) -> None:
@@ -391,33 +381,31 @@ async def cancel_jobs(connection: Connection, run_id: UUID) -> None:
 
 # Not progress: a tool that ends its worker each time must not reset barren_attempts.
 _HOLD = "UPDATE runs SET updated_at = clock_timestamp() WHERE id = %s AND attempt = %s AND state = 'running'"
-_STARTED_CALLS = """
+_STARTED_CALLS = f"""
 SELECT e.data->>'call_id', max((e.data->>'attempt')::integer) FROM session_events e
-WHERE e.session_id = %s AND e.run_id = %s AND e.type = 'tool.started' AND e.id > coalesce((
-    SELECT m.id FROM session_events m WHERE m.session_id = %s AND m.type = 'message' ORDER BY m.id DESC LIMIT 1
-), 0)
-GROUP BY 1
-"""
-_HAS_RESULT = """
-SELECT FROM session_events e
-WHERE e.session_id = %s AND e.run_id = %s AND e.type = 'tool.result' AND e.data->>'call_id' = %s AND e.id > coalesce((
-    SELECT m.id FROM session_events m WHERE m.session_id = %s AND m.type = 'message' ORDER BY m.id DESC LIMIT 1
-), 0)
-"""
+WHERE {_SINCE_ANSWER} AND e.run_id = %(run)s AND e.type = 'tool.started' GROUP BY 1
+"""  # noqa: S608  built from constants
+_HAS_RESULT = f"""
+SELECT EXISTS (
+    SELECT FROM session_events e
+    WHERE {_SINCE_ANSWER} AND e.run_id = %(run)s AND e.type = 'tool.result' AND e.data->>'call_id' = %(call)s
+)
+"""  # noqa: S608  built from constants
 
 
-async def hold(connection: Connection, run_id: UUID, attempt: int) -> bool:
-    """Whether this attempt still drives the run."""
-    return (await connection.execute(_HOLD, (run_id, attempt))).rowcount == 1
+async def hold(connection: Connection, run: RunKey) -> None:
+    """Checks that this attempt still drives the run."""
+    await _write(connection, run, _HOLD)
 
 
 async def started_calls(connection: Connection, session_id: UUID, run_id: UUID) -> dict[str, int]:
     """The calls of the last answer that were started, with the last attempt that did."""
-    return dict(await (await connection.execute(_STARTED_CALLS, (session_id, run_id, session_id))).fetchall())
+    values = {"session": session_id, "run": run_id}
+    return dict(await (await connection.execute(_STARTED_CALLS, values)).fetchall())
 
 
 async def has_result(connection: Connection, session_id: UUID, run_id: UUID, call_id: str) -> bool:
-    return (await connection.execute(_HAS_RESULT, (session_id, run_id, call_id, session_id))).rowcount > 0
+    return await fetch_bool(connection, _HAS_RESULT, {"session": session_id, "run": run_id, "call": call_id})
 
 
 # Reads the part of a session's log that its model gets: db/functions/conversation.sql.
@@ -466,7 +454,5 @@ async def mcp_tools(connection: Connection, run_id: UUID) -> PinnedTools | None:
     return msgspec.convert(await fetch_value(connection, _MCP_TOOLS, (run_id,)), PinnedTools | None)
 
 
-async def set_mcp_tools(connection: Connection, run_id: UUID, attempt: int, tools: PinnedTools) -> bool:
-    """False if this attempt has lost the run."""
-    values = (Jsonb(msgspec.to_builtins(tools)), run_id, attempt)
-    return (await connection.execute(_SET_MCP_TOOLS, values)).rowcount == 1
+async def set_mcp_tools(connection: Connection, run: RunKey, tools: PinnedTools) -> None:
+    await _write(connection, run, _SET_MCP_TOOLS, Jsonb(msgspec.to_builtins(tools)))

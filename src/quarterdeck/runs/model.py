@@ -1,7 +1,6 @@
 """Inputs and runs."""
 
 from collections.abc import Hashable
-from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -57,9 +56,9 @@ class AttachmentRequest(Struct, frozen=True, kw_only=True):
     file_ids: list[UUID]
     # Used by sessions that name no model.
     default_model: str
-    # What the models of each provider take, as patterns of LIKE.
+    # Media types that the models of each provider take, as patterns of LIKE.
     media_types: dict[str, list[str]]
-    # What the files of the session may be with these.
+    # Limits for the files of the session, these included.
     all_files_bytes: int
     files: int
 
@@ -84,7 +83,7 @@ class Submission(Struct, frozen=True, eq=False):
     idempotency_key: str | None
     # None without an Idempotency-Key.
     fingerprint: bytes | None
-    # Whose share of the queue it uses: the workspace of the caller.
+    # The workspace of the caller, which uses its share of the queue.
     owner: Hashable
     attachments: AttachmentRequest | None = None
     # The trace of the request. None: it is not traced.
@@ -139,16 +138,6 @@ class Usage(Struct, frozen=True):
     cached_tokens: Annotated[int, Meta(description="Part of input_tokens.")]
     output_tokens: int
     cost_usd: Annotated[float | None, Meta(description="null: the price of the model is unknown.")]
-
-
-class StepUsage(Struct, frozen=True, kw_only=True):
-    """What one step used, to be stored."""
-
-    model: str
-    input_tokens: int
-    cached_tokens: int
-    output_tokens: int
-    cost_usd: Decimal | None
 
 
 class UsedAgent(Struct, frozen=True):
@@ -212,6 +201,10 @@ class RunSetup(Struct, frozen=True, kw_only=True):
     agent: UsedAgent | None = None
     mcp_servers: list[UUID] = []
     output_schema: dict[str, Any] | None = None
+
+
+class Superseded(Exception):
+    """This attempt has lost the run: it was cancelled or taken over by another worker. Nothing was written."""
 
 
 class Entry(Struct, frozen=True):

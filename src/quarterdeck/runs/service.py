@@ -6,8 +6,8 @@ import msgspec
 
 from quarterdeck.auth.access import Access, Lookup, visible_session
 from quarterdeck.auth.last_used import LastUsed
-from quarterdeck.changes.audit.model import Change, ObjectType
-from quarterdeck.changes.audit.service import record_change
+from quarterdeck.changes.audit_log import record_change
+from quarterdeck.changes.model import Change, ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors, tracing
 from quarterdeck.core.actors import Permission, Principal
@@ -19,7 +19,7 @@ from quarterdeck.core.settings import SubmitSettings
 from quarterdeck.db.database import Connection
 from quarterdeck.events.log import lock_session
 from quarterdeck.runs import creation, lifecycle, store
-from quarterdeck.runs.attachments import AttachmentRules
+from quarterdeck.runs.creation import AttachmentRules
 from quarterdeck.runs.input_batcher import InputBatcher
 from quarterdeck.runs.model import (
     AttachmentRequest,
@@ -36,6 +36,13 @@ from quarterdeck.runs.model import (
 )
 from quarterdeck.runs.store import Submitter
 
+_ARCHIVED = ErrorCase(
+    "archived",
+    errors.conflict(errors.ARCHIVED_SESSION),
+    "The session is archived.",
+    "Unarchive the session or use another one.",
+)
+
 
 @operation(
     summary="Submit a user turn to a session",
@@ -46,12 +53,7 @@ from quarterdeck.runs.store import Submitter
     idempotent=True,
     session_token=True,
     refusals=(
-        ErrorCase(
-            "archived",
-            errors.archived_session(),
-            "The session is archived.",
-            "Unarchive the session or use another one.",
-        ),
+        _ARCHIVED,
         ErrorCase(
             "contended",
             errors.contended(),
@@ -72,7 +74,7 @@ from quarterdeck.runs.store import Submitter
         ),
         ErrorCase(
             "session_files_full",
-            errors.session_files_full(),
+            errors.conflict(errors.SESSION_FILES_FULL),
             "The attachments exceed the size or the number of files that a session may have. Nothing was stored.",
             "Have the agent delete files, attach fewer, or use another session.",
         ),
@@ -91,13 +93,13 @@ async def submit_input(
     if call.fault is not None or call.rate_limit.workspace_id is None or not call.rate_limit.is_allowed:
         # An invalid or limited request must not enter the batcher. This raises the error that has precedence. An
         # unknown caller is checked first, because the batcher limits the inputs of each workspace.
-        await _admit(access, call, session_id)
+        await access.find(call, visible_session(call, session_id))
     try:
         event = call.read_body()
         requested = attachments.request(event)
     except ServiceError:
         # 401, 404 and 403 win over a bad body.
-        await _admit(access, call, session_id)
+        await access.find(call, visible_session(call, session_id))
         raise
     if event.delivery is not Delivery.STEER:
         return await _deliver(changes, settings, call, session_id, requested)
@@ -124,11 +126,6 @@ async def submit_input(
     return Answer(submitted.body, replayed=submitted.verdict is Verdict.REPLAYED)
 
 
-async def _admit(access: Access, call: Call[InputEvent], session_id: UUID) -> None:
-    lookup = visible_session(call, session_id)
-    await access.find(call, lookup)
-
-
 async def _deliver(
     changes: Changes,
     settings: SubmitSettings,
@@ -152,19 +149,14 @@ async def _deliver(
         attached = None
         if requested is not None:
             attached = await creation.find_attachments(connection, submitter, session_id, requested)
-        if event.delivery is Delivery.QUEUE:
-            run_id = await creation.queue_input(connection, principal, session_id, event.text, attached, settings)
-        else:
-            run_id, cancelled = await creation.interrupt_with_input(
-                connection, principal, session_id, event.text, attached
-            )
-            if cancelled is not None:
-                detail = {"session_id": str(session_id), "interrupted_by": str(run_id)}
-                change = Change("cancel_run", ObjectType.RUN, cancelled, detail)
-                await record_change(connection, principal, call.origin, change)
+        run_id, cancelled = await creation.add_run(connection, principal, session_id, event, attached, settings)
+        if cancelled is not None:
+            detail = {"session_id": str(session_id), "interrupted_by": str(run_id)}
+            change = Change("cancel_run", ObjectType.RUN, cancelled, detail)
+            await record_change(connection, principal, call.origin, change)
         body = SubmitKindBody(Outcome.NEW_RUN, run_id)
         # As for every input, there is no entry in the audit log.
-        return Made(shown=body, kept=body, object_id=run_id, changed=False)
+        return Made.plain(body, run_id, None, False)
 
     return await changes.perform(call, visible_session(call, session_id), ObjectType.RUN, effect, lock=lock)
 
@@ -199,8 +191,6 @@ async def list_session_runs(access: Access, call: Call[None], session_id: UUID, 
     session_token=True,
 )
 async def cancel_run(changes: Changes, call: Call[None], run_id: UUID) -> Answer[CancelledRunBody]:
-    """Takes effect at once. Cancelling an ended run changes nothing and is no error."""
-
     async def effect(connection: Connection, principal: Principal, run: RunBody, _: None) -> Made:
         discarded = await lifecycle.cancel(connection, run_id, run.session_id, principal.workspace_id)
         # Deleted with its session while this waited for the session's lock.
@@ -208,8 +198,7 @@ async def cancel_run(changes: Changes, call: Call[None], run_id: UUID) -> Answer
         body = CancelledRunBody(**msgspec.structs.asdict(ended), discarded_input_ids=discarded)
         # `run` was read before the session's lock was taken: the run may have ended by itself since.
         changed = ended.state is RunState.CANCELLED and run.state is not RunState.CANCELLED
-        detail = {"session_id": str(run.session_id)}
-        return Made(shown=body, kept=body, object_id=run_id, detail=detail, changed=changed)
+        return Made.plain(body, run_id, None, changed, session_id=str(run.session_id))
 
     return await changes.perform(call, _visible_run(call, run_id), ObjectType.RUN, effect)
 
@@ -224,13 +213,13 @@ async def cancel_run(changes: Changes, call: Call[None], run_id: UUID) -> Answer
     refusals=(
         ErrorCase(
             "input_discarded",
-            errors.input_discarded(),
+            errors.conflict(errors.INPUT_DISCARDED),
             "The input was withdrawn, dropped, or discarded when its run was cancelled.",
             "Nothing: no run will consume it.",
         ),
         ErrorCase(
             "input_in_use",
-            errors.input_in_use(),
+            errors.conflict(errors.INPUT_IN_USE),
             "A run has consumed the input, and the run is active, has succeeded or was cancelled.",
             "Cancel the run, or fork the session before the input.",
         ),
@@ -244,8 +233,7 @@ async def discard_input(changes: Changes, call: Call[None], session_id: UUID, in
         # Again: the session may have been deleted while this waited for its lock.
         await lookup(connection, principal)
         reason = await creation.discard(connection, session_id, principal, input_id)
-        detail = {"input_id": str(input_id), "reason": reason}
-        return Made(shown=None, kept=None, object_id=session_id, detail=detail)
+        return Made.plain(None, session_id, input_id=str(input_id), reason=reason)
 
     return await changes.perform(call, lookup, ObjectType.SESSION, effect)
 
@@ -264,34 +252,29 @@ async def discard_input(changes: Changes, call: Call[None], session_id: UUID, in
     refusals=(
         ErrorCase(
             "not_retryable",
-            errors.not_retryable(),
+            errors.conflict(errors.NOT_RETRYABLE),
             "The run has succeeded, or it has not ended.",
             "Send a new input instead.",
         ),
         ErrorCase(
             "another_run_active",
-            errors.another_run_active(),
+            errors.conflict(errors.ANOTHER_RUN_ACTIVE),
             "The session has an active run.",
             "Wait for its end, or cancel it.",
         ),
         ErrorCase(
             "nothing_to_retry",
-            errors.nothing_to_retry(),
+            errors.conflict(errors.NOTHING_TO_RETRY),
             "All inputs of the run were withdrawn or dropped.",
             "Send a new input instead.",
         ),
         ErrorCase(
             "too_much_to_retry",
-            errors.too_much_to_retry(),
+            errors.conflict(errors.TOO_MUCH_TO_RETRY),
             "The run consumed more inputs, by number or by size, than may wait in one run.",
             "Send the inputs again one by one.",
         ),
-        ErrorCase(
-            "archived",
-            errors.archived_session(),
-            "The session is archived.",
-            "Bring the session back, or talk in another.",
-        ),
+        _ARCHIVED,
     ),
 )
 async def retry_run(changes: Changes, settings: SubmitSettings, call: Call[None], run_id: UUID) -> Answer[RunBody]:
@@ -301,7 +284,7 @@ async def retry_run(changes: Changes, settings: SubmitSettings, call: Call[None]
         ended = errors.existing(await store.get(connection, principal.workspace_id, run_id), "run")
         creation.check_open(await creation.check_submitter(connection, call, run.session_id))
         if ended.state not in (RunState.FAILED, RunState.CANCELLED):
-            raise errors.not_retryable()
+            raise errors.conflict(errors.NOT_RETRYABLE)
         new_run_id = await creation.retry(connection, principal, run_id, run.session_id, settings)
         started = await store.get(connection, principal.workspace_id, new_run_id)
         assert started is not None

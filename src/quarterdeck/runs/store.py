@@ -21,15 +21,7 @@ from quarterdeck.db.records import (
     fetch_records,
     fetch_value,
 )
-from quarterdeck.runs.model import (
-    AttachmentRequest,
-    Delivery,
-    RunBody,
-    RunState,
-    Submission,
-    Submitted,
-    Verdict,
-)
+from quarterdeck.runs.model import AttachmentRequest, InputEvent, RunBody, RunState, Submission, Submitted, Verdict
 
 _SUBMIT = """
 SELECT verdict, body, api_key_id FROM submit_inputs(%b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b::jsonb[], %b)
@@ -93,24 +85,14 @@ def _traceparents(batch: Sequence[Submission]) -> list[str | None] | None:
 
 
 _PENDING = "SELECT count(*) FROM runs WHERE session_id = %s AND state = 'pending'"
-# consumed_through lies just before the input, as in submit_inputs().
 _ADD = """
-WITH given (run_id, session_id, workspace_id, state, api_key_id, traceparent, input_id, content, delivery, actor,
-            more) AS (
-    VALUES (%s::uuid, %s::uuid, %s::uuid, %s::text, %s::uuid, %s::text, %s::uuid, %s::text, %s::text, %s::jsonb,
-            %s::jsonb)
-), accepted AS (
+WITH accepted AS (
     INSERT INTO session_events (session_id, run_id, workspace_id, type, data)
-    SELECT session_id, run_id, workspace_id, 'input.accepted',
-           jsonb_build_object('input_id', input_id, 'text', content, 'delivery', delivery, 'actor', actor) || more
-    FROM given
-    RETURNING id
+    VALUES (%(session_id)s, %(id)s, %(workspace_id)s, 'input.accepted', %(data)s)
+    RETURNING id, octet_length(data->>'text') AS bytes
 )
-INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, unconsumed_bytes, first_input,
-                  takes_over, api_key_id, traceparent)
-SELECT g.run_id, g.session_id, g.workspace_id, g.state, a.id, a.id - 1, octet_length(g.content), a.id, '{}',
-       g.api_key_id, g.traceparent
-FROM given g CROSS JOIN accepted a
+SELECT add_run(%(id)s, %(session_id)s, %(workspace_id)s, %(state)s, id, id, 1, bytes, %(api_key_id)s, %(traceparent)s)
+FROM accepted
 """
 _REPEAT = "SELECT repeat_inputs(%s, %s, %s, %s, %s, %s, %s)"
 # The run, those that it is a retry of, and earlier retries of these.
@@ -176,14 +158,14 @@ async def add(
     connection: Connection,
     run: NewRun,
     input_id: UUID,
-    text: str,
-    delivery: Delivery,
+    event: InputEvent,
     actor: Caller,
     attached: list[dict[str, Any]] | None = None,
 ) -> None:
     """Adds a run with its first input and the attachments of it that were found."""
-    more = Jsonb({} if attached is None else {"attachments": attached})
-    await connection.execute(_ADD, (*msgspec.structs.astuple(run), input_id, text, delivery, _stored(actor), more))
+    data: dict[str, Any] = {"input_id": input_id, "text": event.text, "delivery": event.delivery, "actor": actor}
+    data |= {} if attached is None else {"attachments": attached}
+    await connection.execute(_ADD, msgspec.structs.asdict(run) | {"data": Jsonb(msgspec.to_builtins(data))})
     if attached is not None:
         await connection.execute(_STORE_ATTACHMENTS, (run.session_id, Jsonb(attached)))
 
@@ -199,17 +181,14 @@ async def repeat_inputs(
     traceparent: str | None = None,
 ) -> str | None:
     """None, or why no run was added: db/functions/deliveries.sql."""
-    values = (run_id, new_run_id, list(new_input_ids), max_bytes, _stored(actor), api_key_id, traceparent)
+    stored = Jsonb(msgspec.to_builtins(actor))
+    values = (run_id, new_run_id, list(new_input_ids), max_bytes, stored, api_key_id, traceparent)
     return await fetch_value(connection, _REPEAT, values)
 
 
 async def show_retried(connection: Connection, session_id: UUID, run_id: UUID) -> None:
     """Before the run is retried: the model sees what the provider refused, because a person wants to try it again."""
     await connection.execute(_SHOW_RETRIED, (session_id, run_id))
-
-
-def _stored(actor: Caller) -> Jsonb:
-    return Jsonb(msgspec.to_builtins(actor))
 
 
 # LIKE: only then the index session_events_of_input is used.
@@ -254,8 +233,6 @@ _ALL_BYTES = 2**63 - 1
 
 
 class StoredInputEvent(Struct, frozen=True):
-    """An event of one input."""
-
     type: str
     id: int
     run_id: UUID
@@ -350,23 +327,16 @@ SELECT enqueue_run(session_id, id) FROM freed
 """
 
 
-async def prune_workers(connection: Connection, lease_seconds: float) -> None:
+async def replace_lost_jobs(connection: Connection, lease_seconds: float) -> None:
+    """Those of workers that have sent no heartbeat for so long."""
     await connection.execute(_PRUNE, (lease_seconds,))
-
-
-async def replace_lost_jobs(connection: Connection) -> None:
     await connection.execute(_REPLACE_LOST)
 
 
-async def delete_spent_jobs(connection: Connection) -> None:
+async def compare_jobs(connection: Connection, active_per_workspace: int | None) -> None:
+    """Deletes jobs that nothing needs, and adds those that are missing."""
     await connection.execute(_DELETE_SPENT)
-
-
-async def add_missing_jobs(connection: Connection) -> None:
     await connection.execute(_ADD_MISSING)
-
-
-async def start_parked_runs(connection: Connection, active_per_workspace: int | None) -> None:
     await connection.execute(_START_PARKED, (active_per_workspace,))
 
 
@@ -376,9 +346,8 @@ _ASK_TO_LEAVE = "SELECT ask_runs_to_leave()"
 _LEAVING = "SELECT run_id FROM run_jobs WHERE taken AND leaving"
 
 
-async def ask_to_leave(connection: Connection) -> None:
-    await connection.execute(_ASK_TO_LEAVE)
-
-
-async def leaving(connection: Connection) -> list[UUID]:
+async def leaving(connection: Connection, ask: bool) -> list[UUID]:
+    """`ask`: first asks further runs to leave, if other workspaces wait."""
+    if ask:
+        await connection.execute(_ASK_TO_LEAVE)
     return await fetch_column(connection, _LEAVING)

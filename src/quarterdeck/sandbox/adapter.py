@@ -7,7 +7,7 @@ import asyncio
 import os
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -100,8 +100,8 @@ class Command(Struct, frozen=True, kw_only=True):
     folder: Path
     # The owner of the folder, as which the command runs. None: the user of the worker.
     user_id: int | None
-    # Read-only folders below it: `skills/pdf` → a folder of the host.
-    read_only: Mapping[str, Path]
+    # Read-only folders of the host below RESERVED, by their names there.
+    skills: Mapping[str, Path]
     # Receives stdout and stderr. A file, not a pipe, so that the worker does no work for a flood of output.
     output: IO[bytes]
     seconds: float
@@ -159,17 +159,10 @@ class Sandbox(Protocol):
 # The pipes of a service: a pair of sockets, of which it has one as its stdin and stdout, and a pipe for its stderr.
 
 
-class Descriptors(Struct, frozen=True):
-    """Those of the service."""
-
-    stdin_and_stdout: int
-    stderr: int
-
-
 @asynccontextmanager
-async def open_pipes(service: Service) -> AsyncIterator[tuple[Pipes, Descriptors, Callable[[], None]]]:
-    """The pipes, the descriptors for the service, and a function that closes the first of them. It must be called once
-    the service has it: otherwise the end of the service would not be seen."""
+async def open_pipes(service: Service) -> AsyncIterator[tuple[Pipes, socket.socket, int]]:
+    """The pipes, and for the service: a socket for stdin and stdout, and a descriptor for stderr. The socket must be
+    closed once the service has it: otherwise the end of the service would not be seen."""
     ours, theirs = socket.socketpair()
     with theirs, service.errors.pipe() as stderr:
         try:
@@ -178,7 +171,7 @@ async def open_pipes(service: Service) -> AsyncIterator[tuple[Pipes, Descriptors
             ours.close()
             raise
         try:
-            yield Pipes(writer, reader), Descriptors(theirs.fileno(), stderr), theirs.close
+            yield Pipes(writer, reader), theirs, stderr
         finally:
             # Not `close`: it would wait for a service that reads nothing.
             writer.transport.abort()
@@ -254,7 +247,7 @@ async def _try_in(sandbox: Sandbox, folder: Path, name: str) -> None:
     with tempfile.TemporaryFile() as output:
         arguments = ["/bin/bash", "-c", _SCRIPT]
         outcome = await sandbox.run(
-            Command(arguments=arguments, folder=folder, user_id=user_id, read_only={}, output=output, seconds=_SECONDS)
+            Command(arguments=arguments, folder=folder, user_id=user_id, skills={}, output=output, seconds=_SECONDS)
         )
     if outcome.stopped is not None:
         raise SandboxUnavailable(f"{name} does not work: {outcome.stopped}")

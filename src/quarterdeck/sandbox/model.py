@@ -1,4 +1,7 @@
-"""The settings that a session has for its sandbox, and the exceptions of sandboxes and of the tools that use them."""
+"""What a session says about its sandbox, and the exceptions of sandboxes and of the tools that use them.
+
+Limits are settings of the server: `SandboxSettings` in core/settings.py.
+"""
 
 from msgspec import Struct
 

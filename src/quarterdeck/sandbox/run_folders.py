@@ -4,21 +4,23 @@ import asyncio
 import os
 import re
 import secrets
+import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
 from msgspec import Struct
 
-from quarterdeck.blobs.model import Blob
-from quarterdeck.core.errors import ErrorKind, ServiceError
+from quarterdeck.blobs.model import Blob, DamagedBlob
 from quarterdeck.core.logging import log
 from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.adapter import SANDBOX_FOLDER, Sandbox
-from quarterdeck.sandbox.beneath import descriptor, reported
+from quarterdeck.sandbox.beneath import FOLDER_MODE, descriptor, reported
+from quarterdeck.sandbox.checkout import CheckoutTarget, checkout
 from quarterdeck.sandbox.folders import Folders
-from quarterdeck.sandbox.manifest import parents_of_all
+from quarterdeck.sandbox.manifest import FileKind, ManifestFile
 from quarterdeck.sandbox.model import Refusal
 from quarterdeck.sandbox.scan import RESERVED
 from quarterdeck.sandbox.session_folder import SessionFolder
@@ -32,14 +34,15 @@ _MAX_NAME = 64
 
 
 class SkillFolders:
-    """Cache of unpacked skills of one worker. Keeps at most `kept` that no run uses."""
+    """Cache of the folders of skills of one worker, by the SHA-256 of their archives. Keeps at most `kept` that no run
+    uses."""
 
     def __init__(self, folders: Folders, reader: SkillReader, kept: int) -> None:
         self._folders = folders
         self._reader = reader
         self._kept = kept
-        self._unpacked: OrderedDict[Blob, asyncio.Task[Path]] = OrderedDict()
-        self._holders: Counter[Blob] = Counter()
+        self._unpacked: OrderedDict[str, asyncio.Task[Path]] = OrderedDict()
+        self._holders: Counter[str] = Counter()
 
     async def hold(self, skill: RunSkill) -> Path:
         """Until `release`."""
@@ -59,18 +62,18 @@ class SkillFolders:
                 self._unpacked.pop(archive, None)
             raise
 
-    def release(self, archives: Iterable[Blob]) -> None:
+    def release(self, archives: Iterable[str]) -> None:
         self._holders.subtract(archives)
         for archive in self.idle():
             if len(self._unpacked) <= self._kept:
                 break
             self.forget(archive)
 
-    def idle(self) -> list[Blob]:
+    def idle(self) -> list[str]:
         """Those that no run uses."""
         return [archive for archive in self._unpacked if self._holders[archive] <= 0]
 
-    def forget(self, archive: Blob) -> None:
+    def forget(self, archive: str) -> None:
         """Removes an unpacked skill, unless a run uses it."""
         task = self._unpacked.get(archive)
         if task is not None and task.done() and self._holders[archive] <= 0:
@@ -81,36 +84,37 @@ class SkillFolders:
     async def _unpack(self, skill: RunSkill) -> Path:
         assert skill.archive is not None
         files = await self._reader.files(skill)
-        target = self._folders.skills / f"{skill.archive.sha256}-{secrets.token_hex(4)}"
+        contents = await self._reader.find_contents(files)
+        target = self._folders.skills / f"{skill.archive}-{secrets.token_hex(4)}"
+        stopped = threading.Event()
+
+        def check_out() -> None:
+            wanted = [_manifest_file(file, contents[file.sha256]) for file in files]
+            target.mkdir()
+            with descriptor(os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as folder:
+                os.fchmod(folder, FOLDER_MODE)
+                checkout(CheckoutTarget(folder, None, self._reader.blob_store, stopped.is_set), wanted, {})
+
         try:
-            await asyncio.to_thread(_make_files, target, files)
-            await self._reader.unpack(skill, files, {file.path: _Writer(target / file.path).write for file in files})
+            await self._folders.in_thread(check_out)
         except BaseException:
+            stopped.set()
             self._folders.remove_later(target)
             raise
         return target
 
 
-class _Writer:
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def write(self, piece: bytes) -> None:
-        # Opened each time: a bundle has up to ten thousand files.
-        with self._path.open("ab") as file:
-            file.write(piece)
-
-
-def _make_files(target: Path, files: list[SkillFile]) -> None:
-    """The paths were checked when the bundle was pushed."""
-    target.mkdir()
-    for file in files:
-        path = target / file.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-        path.chmod(0o755 if file.executable else 0o644)
-    for folder in ["", *parents_of_all(file.path for file in files)]:
-        (target / folder).chmod(0o755)
+def _manifest_file(file: SkillFile, content: Blob) -> ManifestFile:
+    return ManifestFile(
+        path=file.path,
+        kind=FileKind.FILE,
+        sha256=content.sha256,
+        generation=content.generation,
+        bytes=file.bytes,
+        mode=0o755 if file.executable else 0o644,
+        target=None,
+        modified_at=datetime.now(UTC),
+    )
 
 
 class MountedSkills:
@@ -132,9 +136,7 @@ class MountedSkills:
         if name not in self._held:
             try:
                 self._held[name] = await self._folders.hold(skill)
-            except ServiceError as fault:
-                if fault.kind is not ErrorKind.INTERNAL:
-                    raise
+            except (DamagedBlob, FileNotFoundError) as fault:
                 log.warning("a skill could not be unpacked", exc_info=fault)
                 raise Refusal(f'the files of "{RESERVED}/{name}" cannot be read.') from fault
         return self._held[name]
@@ -144,7 +146,7 @@ class MountedSkills:
         found: dict[str, Path] = {}
         for name in self.names:
             try:
-                found[f"{RESERVED}/{name}"] = await self.folder(name)
+                found[name] = await self.folder(name)
             except Refusal:
                 continue
         return found

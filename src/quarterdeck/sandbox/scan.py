@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from quarterdeck.core.settings import SandboxSettings
 from quarterdeck.sandbox.beneath import descriptor
+from quarterdeck.sandbox.limit_watcher import MAX_DEPTH
 from quarterdeck.sandbox.manifest import FileKind, InvalidPath, StoredFile, check_path, check_target
 from quarterdeck.sandbox.model import Refusal
-from quarterdeck.sandbox.watcher import MAX_DEPTH
 from quarterdeck.skills.model import shown
 
 # The folder with the skills of the session, which are not session files.

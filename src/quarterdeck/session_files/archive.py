@@ -9,7 +9,6 @@ from contextlib import aclosing
 
 from quarterdeck.blobs import service as blobs
 from quarterdeck.blobs.blob_store import BlobStore
-from quarterdeck.blobs.model import Blob
 from quarterdeck.sandbox.manifest import FileKind, Manifest, ManifestFile
 
 # What is compressed at a time.
@@ -33,31 +32,23 @@ class Archives:
     async def pieces(self, manifest: Manifest) -> AsyncGenerator[bytes, None]:
         compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP_FORMAT)
         loop = asyncio.get_running_loop()
-        async with aclosing(self._collected(manifest)) as collected:
-            async for piece in collected:
-                if compressed := await loop.run_in_executor(self._threads, compressor.compress, piece):
-                    yield compressed
-        yield compressor.flush()
-
-    async def _collected(self, manifest: Manifest) -> AsyncGenerator[bytes, None]:
-        """Small files together, so that each piece is worth a thread."""
         waiting = bytearray()
         async with aclosing(self._tar(manifest)) as pieces:
             async for piece in pieces:
                 waiting += piece
+                # Small files together, so that each piece is worth a thread.
                 if len(waiting) >= _PIECE_BYTES:
-                    yield bytes(waiting)
+                    if compressed := await loop.run_in_executor(self._threads, compressor.compress, bytes(waiting)):
+                        yield compressed
                     waiting.clear()
-        yield bytes(waiting)
+        yield compressor.compress(waiting) + compressor.flush()
 
     async def _tar(self, manifest: Manifest) -> AsyncGenerator[bytes, None]:
         for file in manifest.files:
             yield _header(file)
-            if file.sha256 is None:
+            if file.kind is not FileKind.FILE:
                 continue
-            assert file.generation is not None
-            blob = Blob(file.sha256, file.generation)
-            async with aclosing(blobs.pieces(self._blob_store, blob, 0, file.bytes)) as content:
+            async with aclosing(blobs.pieces(self._blob_store, file.blob, file.bytes, 0, file.bytes)) as content:
                 async for piece in content:
                     yield piece
             yield bytes(-file.bytes % tarfile.BLOCKSIZE)

@@ -10,12 +10,10 @@ from starlette.responses import Response
 from quarterdeck.auth.access import Access
 from quarterdeck.blobs import service as blobs
 from quarterdeck.blobs.blob_store import BlobStore
-from quarterdeck.blobs.model import Blob
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.call import Call
-from quarterdeck.core.operation import ErrorCase, Query, operation
-from quarterdeck.core.queries import Path
+from quarterdeck.core.operation import ErrorCase, Path, Query, operation
 from quarterdeck.http.downloads import DownloadContent, Downloads, safe_name
 from quarterdeck.http.request import BYTES, GZIP, Request
 from quarterdeck.session_files import service
@@ -53,14 +51,12 @@ async def download_session_file(
     query: SessionFileQuery,
 ) -> Response:
     file = await service.find_session_file(access, call, session_id, query.path)
-    assert file.sha256 is not None
-    assert file.generation is not None
     content = DownloadContent(
         media_type=BYTES,
-        sha256=file.sha256,
+        sha256=file.blob.sha256,
         size=file.bytes,
         file_name=safe_name(query.path.rpartition("/")[2]),
-        pieces=partial(blobs.pieces, blob_store, Blob(file.sha256, file.generation)),
+        pieces=partial(blobs.pieces, blob_store, file.blob, file.bytes),
     )
     return downloads.respond(request, content)
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from quarterdeck.core.ids import LOWEST_ID
 from quarterdeck.core.retention import RetentionDays
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.session_files import records as session_files
+from quarterdeck.session_files import service as session_files
 from quarterdeck.sessions import expiry_store as store
 from quarterdeck.sessions.expiry_store import Expired
 
@@ -55,13 +55,8 @@ async def expire_files(database: Database, days: int | None, shortest_days: int)
     deleted = 0
     after = LOWEST_ID
     while True:
-
-        async def find(connection: Connection, after: UUID = after) -> tuple[list[UUID], list[UUID]]:
-            found = await store.with_files(connection, after, shortest_days, _PAGE)
-            return found, await store.idle(connection, found, days)
-
-        found, idle = await database.read(find)
-        for session_id in idle:
+        found = await database.read(store.with_files, after, shortest_days, _PAGE)
+        for session_id in await database.read(store.idle, found, days):
             deleted += await _clear(database, session_id, days)
         if len(found) < _PAGE:
             return deleted
@@ -83,11 +78,9 @@ async def _clear(database: Database, session_id: UUID, days: int | None) -> int:
 async def _expire(database: Database, session_ids: Sequence[UUID], event_days: int, run_days: int | None) -> Expired:
     events = runs = done = 0
     while done < len(session_ids):
-
-        async def work(connection: Connection, done: int = done) -> Expired:
-            return await store.expire(connection, session_ids[done:], event_days, run_days, _MAX_ROWS, _MAX_SECONDS)
-
-        expired = await database.transaction(work, repeatable=True)
+        expired = await database.transaction(
+            store.expire, session_ids[done:], event_days, run_days, _MAX_ROWS, _MAX_SECONDS, repeatable=True
+        )
         events, runs, done = events + expired.events, runs + expired.runs, done + expired.sessions_done
     return Expired(events, runs, done)
 
@@ -101,11 +94,7 @@ async def _search(
 ) -> AsyncIterator[list[UUID]]:
     """Pages of sessions. `find` returns each with its place in the list. None: nothing to do."""
     while True:
-
-        async def read(connection: Connection, after: object = after) -> Sequence[tuple[UUID | None, Any]]:
-            return await find(connection, workspace_id, after, days, _PAGE)
-
-        found = await database.read(read)
+        found = await database.read(find, workspace_id, after, days, _PAGE)
         yield list(dict.fromkeys(session_id for session_id, _ in found if session_id is not None))
         if len(found) < _PAGE:
             return

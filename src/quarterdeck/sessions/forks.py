@@ -13,11 +13,11 @@ from quarterdeck.core.settings import ForkSettings
 from quarterdeck.db.database import Connection
 from quarterdeck.events import log
 from quarterdeck.events.model import EventType, NewEvent
-from quarterdeck.session_files import records as session_files
+from quarterdeck.session_files import service as session_files
 from quarterdeck.sessions import rules, store
 from quarterdeck.sessions.model import ForkedFrom, LogEntry, NewSession, SessionBody, configuration_of
 
-# Which events of a log a fork copies, and which of them its model does not see. Pure functions, no I/O.
+# Selects the events of a log that a fork copies, and those of them that its model does not see. Pure functions, no I/O.
 #
 # A fork has the runs that are not active and have consumed an input, with the inputs that they consumed. An input that
 # no copied run consumed is not copied: nobody would ever consume it in the fork.
@@ -103,7 +103,7 @@ async def fork(
     end = _END_OF_LOG if before_event_id is None else before_event_id
     entries = await store.entries(connection, origin.id, end, settings.max_events + 1)
     if len(entries) > settings.max_events or sum(one.stored_bytes for one in entries) > settings.max_bytes:
-        raise errors.fork_too_large()
+        raise errors.conflict(errors.FORK_TOO_LARGE)
     left_out_runs = {one.run_id for one in entries if one.unanswered_left_out and one.run_id is not None}
     last_answers = await store.last_answers(connection, origin.id, list(left_out_runs)) if left_out_runs else {}
     selection = select(entries, last_answers)
@@ -118,7 +118,7 @@ async def fork(
     )
     await store.add(connection, fork_id, origin.workspace_id, fork, user_id, forked_from)
     data = msgspec.to_builtins(forked_from)
-    await log.append(connection, fork_id, None, [NewEvent(EventType.SESSION_FORKED, data)])
+    await log.append(connection, fork_id, None, NewEvent(EventType.SESSION_FORKED, data))
     await store.mark_title(connection, origin.id, fork_id)
     ids = await store.new_event_ids(connection, len(selection.events))
     new_ids = {one.id: new_event_id for one, new_event_id in zip(selection.events, ids, strict=True)}
@@ -131,5 +131,5 @@ async def fork(
     if selection.cut_run is not None:
         # Without it, clients would take the run for an active one.
         cancelled = NewEvent(EventType.RUN_CANCELLED, {"discarded_input_ids": []})
-        await log.append(connection, fork_id, fork_run_id(fork_id, selection.cut_run), [cancelled])
+        await log.append(connection, fork_id, fork_run_id(fork_id, selection.cut_run), cancelled)
     return fork_id

@@ -14,8 +14,6 @@ from quarterdeck.models.catalog import ModelCatalog
 from quarterdeck.sessions import export, service
 
 _JSON_LINES, _MARKDOWN = "application/jsonl", "text/markdown"
-# The longest possible title.
-_SEARCH_CHARACTERS = 200
 
 
 @operation(

@@ -42,7 +42,7 @@ def inherited(agent: AgentConfiguration, overrides: Collection[ConfigurationFiel
 
 
 def inherited_summary(agent: AgentConfiguration, session: ListedSession) -> dict[str, Any]:
-    """Of the fields that lists show."""
+    """As `inherited`, but only the fields that lists show."""
     values = inherited(agent, session.overrides)
     return {name: values[name] for name in ("model", "settings", "skills") if name in values}
 

@@ -62,22 +62,7 @@ def replaced_run_limits(change: ChangeSessionBody) -> set[str]:
 
 def changed_fields(before: SessionBody, after: SessionBody) -> list[str]:
     """The names of changed fields, for the audit log, which must not hold their content."""
-    names = (
-        "title",
-        "model",
-        "instructions",
-        "skills",
-        "settings",
-        "tool_policy",
-        "client_tools",
-        "limits",
-        "sandbox",
-        "mcp_servers",
-        "output_schema",
-        "agent",
-        "overrides",
-        "archived_at",
-    )
+    names = ("title", *ConfigurationField, "agent", "overrides", "archived_at")
     return [name for name in names if getattr(before, name) != getattr(after, name)]
 
 

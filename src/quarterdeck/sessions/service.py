@@ -1,7 +1,7 @@
 """Operations on sessions."""
 
 from datetime import UTC, datetime
-from typing import Annotated, TypeVar
+from typing import Annotated
 from uuid import UUID
 
 import msgspec
@@ -10,17 +10,16 @@ from msgspec import UNSET, Meta, field
 from quarterdeck.agents import checks
 from quarterdeck.agents import service as agents
 from quarterdeck.agents.configuration import AgentConfiguration, ConfigurationField
-from quarterdeck.auth.access import Access, Lookup, visible_session, visible_workspace
-from quarterdeck.changes.audit.model import ObjectType
+from quarterdeck.auth.access import Access, visible_session, visible_workspace
+from quarterdeck.changes.model import ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.connections.servers import service as mcp_servers
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
-from quarterdeck.core.operation import ErrorCase, operation
+from quarterdeck.core.operation import ArchivedQuery, ErrorCase, Text, operation
 from quarterdeck.core.pages import PageRequest, take_page
-from quarterdeck.core.queries import ArchivedQuery, Text
 from quarterdeck.core.settings import ForkSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.events.log import lock_session
@@ -30,7 +29,7 @@ from quarterdeck.runs import action_records as actions
 from quarterdeck.runs import lifecycle
 from quarterdeck.runs.model import RunSetup, UsedSkill
 from quarterdeck.sandbox.choice import SandboxOffer
-from quarterdeck.session_files import records as session_files
+from quarterdeck.session_files import service as session_files
 from quarterdeck.sessions import forks, inheritance, rules, store
 from quarterdeck.sessions.model import (
     ChangeSessionBody,
@@ -67,8 +66,6 @@ class SessionQuery(ArchivedQuery, frozen=True):
         ),
     ] = field(name="in", default=SearchIn.TITLES)
 
-
-SessionChange = TypeVar("SessionChange", CreateSessionBody, ChangeSessionBody)
 
 # Events deleted per transaction. They hold up to a megabyte each, and a batch must stay below the statement timeout.
 _PURGE_BATCH = 100
@@ -107,10 +104,9 @@ async def create_session(
         await store.add(connection, session_id, workspace_id, session, principal.user_id)
         return Made.plain(await inheritance.existing(connection, models, workspace_id, session_id), session_id)
 
-    call = _with_checked_json(call)
     lookup = visible_workspace(call)
-    await _check_schema(access, schemas, call, lookup)
-    return await changes.perform(call, lookup, ObjectType.SESSION, effect)
+    checked = await checks.checked_call(access, schemas, call, lookup, lambda body: body)
+    return await changes.perform(checked, lookup, ObjectType.SESSION, effect)
 
 
 @operation(
@@ -126,7 +122,7 @@ async def create_session(
     refusals=(
         ErrorCase(
             "fork_too_large",
-            errors.fork_too_large(),
+            errors.conflict(errors.FORK_TOO_LARGE),
             "The log that would be copied has more events or bytes than the server's settings allow.",
             "Fork before an earlier event, or have the limits raised.",
         ),
@@ -186,8 +182,7 @@ async def get_session(access: Access, models: ModelCatalog, call: Call[None], se
     async def show(connection: Connection, principal: Principal, _: UUID) -> SessionBody:
         return await inheritance.existing(connection, models, principal.workspace_id, session_id)
 
-    lookup = visible_session(call, session_id)
-    return await access.read(call, lookup, show)
+    return await access.read(call, visible_session(call, session_id), show)
 
 
 @operation(
@@ -210,8 +205,6 @@ async def change_session(
     call: Call[ChangeSessionBody],
     session_id: UUID,
 ) -> Answer[SessionBody]:
-    """A run keeps what it has read of the session when it began. The tool policy and limits apply at once."""
-
     async def effect(connection: Connection, principal: Principal, _: UUID, change: ChangeSessionBody) -> Made:
         stored = await _locked(connection, models, principal.workspace_id, session_id)
         call.check_unchanged(stored.revision)
@@ -230,12 +223,11 @@ async def change_session(
         if rules.sets_limits(change):
             await store.forget_raised_limits(connection, after, rules.replaced_run_limits(change))
         fields = rules.changed_fields(before, after)
-        return Made(shown=after, kept=after, object_id=session_id, detail={"fields": fields}, changed=after != before)
+        return Made.plain(after, session_id, None, after != before, fields=fields)
 
-    call = _with_checked_json(call)
     lookup = visible_session(call, session_id)
-    await _check_schema(access, schemas, call, lookup)
-    return await changes.perform(call, lookup, ObjectType.SESSION, effect)
+    checked = await checks.checked_call(access, schemas, call, lookup, lambda body: body)
+    return await changes.perform(checked, lookup, ObjectType.SESSION, effect)
 
 
 @operation(
@@ -255,7 +247,7 @@ async def delete_session(changes: Changes, models: ModelCatalog, call: Call[None
         call.check_unchanged(session.revision)
         await lifecycle.cancel_all(connection, session_id, principal.workspace_id)
         await store.delete(connection, principal.workspace_id, session_id)
-        return Made(shown=None, kept=None, object_id=session_id)
+        return Made.plain(None, session_id)
 
     return await changes.perform(call, visible_session(call, session_id), ObjectType.SESSION, effect)
 
@@ -304,21 +296,6 @@ async def run_setup(connection: Connection, models: ModelCatalog, session_id: UU
         mcp_servers=configuration.mcp_servers,
         output_schema=configuration.output_schema,
     )
-
-
-def _with_checked_json(call: Call[SessionChange]) -> Call[SessionChange]:
-    """Checked before the fingerprint of the body is made, which fails for schemas that are nested too deeply."""
-
-    def read_body() -> SessionChange:
-        body = call.read_body()
-        checks.check_json(body.client_tools or [], body.output_schema or None)
-        return body
-
-    return msgspec.structs.replace(call, read_body=read_body)
-
-
-async def _check_schema(access: Access, schemas: SchemaChecks, call: Call[SessionChange], lookup: Lookup[UUID]) -> None:
-    await checks.check_output_schema(access, schemas, call, lookup, lambda body: body.output_schema)
 
 
 async def _check_given(

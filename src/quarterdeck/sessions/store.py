@@ -1,24 +1,19 @@
 """SQL for sessions."""
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import msgspec
 from msgspec import UNSET
-from msgspec.structs import asdict
 from psycopg.types.json import Jsonb
 
-from quarterdeck.agents.configuration import (
-    AgentConfiguration,
-    AgentReference,
-    ConfigurationField,
-    Limits,
-    SessionSkill,
-)
+from quarterdeck.agents.configuration import AgentConfiguration, AgentReference, ConfigurationField, SessionSkill
 from quarterdeck.core import errors
-from quarterdeck.core.ids import created_at
+from quarterdeck.core.ids import created_at, new_id
 from quarterdeck.core.pages import bounds
+from quarterdeck.core.secrets import Secret
 from quarterdeck.db import driver_errors
 from quarterdeck.db.database import Connection
 from quarterdeck.db.records import (
@@ -28,45 +23,45 @@ from quarterdeck.db.records import (
     Row,
     as_record,
     fetch_column,
+    fetch_record,
+    fetch_records,
     fetch_rows,
     fetch_value,
 )
 from quarterdeck.models.model import ModelOptions
-from quarterdeck.runs.model import Usage
-from quarterdeck.sandbox.model import SandboxOptions
 from quarterdeck.sessions.model import (
+    CreateSessionTokenBody,
     ForkedFrom,
     ListedSession,
     LogEntry,
     NewSession,
     SessionBody,
-    SessionSummary,
+    SessionTokenBody,
     StoredSettings,
     configuration_of,
 )
-from quarterdeck.sessions.token_model import NewSessionToken, SessionTokenBody
-from quarterdeck.tools.model import ToolRule, ToolSpec
+from quarterdeck.tools.model import ToolRule
 
-_ADD = """
-INSERT INTO sessions
-    (model, instructions, settings, tool_policy, client_tools, limits, sandbox, mcp_servers, output_schema,
-     agent_id, agent_version, overrides, id, workspace_id, title, created_by, forked_from_session_id,
-     forked_from_event_id)
+# In the order of `_columns`.
+_CONFIGURATION = "model, instructions, settings, tool_policy, client_tools, limits, sandbox, mcp_servers, output_schema"
+_ADD = f"""
+INSERT INTO sessions ({_CONFIGURATION}, agent_id, agent_version, overrides, id, workspace_id, title, created_by,
+                      forked_from_session_id, forked_from_event_id)
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
-"""
+"""  # noqa: S608  built from constants
 _ADD_SKILL = "INSERT INTO session_skills (session_id, position, skill_id, version) VALUES (%s, %s, %s, %s)"
 _DROP_SKILLS = """
 DELETE FROM session_skills WHERE session_id IN (SELECT id FROM sessions WHERE workspace_id = %s AND id = %s)
 """
-_CHANGE = """
+_CHANGE = f"""
 UPDATE sessions
-SET model = %s, instructions = %s, settings = %s, tool_policy = %s, client_tools = %s, limits = %s, sandbox = %s,
-    mcp_servers = %s, output_schema = %s, agent_id = %s, agent_version = %s, overrides = %s,
+SET ({_CONFIGURATION}, agent_id, agent_version, overrides) = (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s),
     title_event_id = CASE WHEN title IS NOT DISTINCT FROM %s THEN title_event_id END,
     title = %s, archived_at = %s, revision = %s
 WHERE workspace_id = %s AND id = %s
-"""
-# What people raised for the active run: the limits that are named, and those that now allow less than the session's.
+"""  # noqa: S608  built from constants
+# Removes limits that people raised for the active run: those that are named, and those that now allow less than the
+# limits of the session.
 _FORGET_RAISED = """
 UPDATE runs SET max_cost_usd = CASE WHEN NOT %s AND max_cost_usd >= %s THEN max_cost_usd END,
                 max_tokens = CASE WHEN NOT %s AND max_tokens >= %s THEN max_tokens END
@@ -74,22 +69,24 @@ WHERE workspace_id = %s AND session_id = %s AND state IN ('queued', 'running', '
 """
 _TOOL_POLICY = "SELECT tool_policy FROM sessions WHERE id = %s"
 # Changes no revision: the session has not changed, but its agent.
-_FOLLOW_AGENT = """
-UPDATE sessions
-SET model = %s, instructions = %s, settings = %s, tool_policy = %s, client_tools = %s, limits = %s, sandbox = %s,
-    mcp_servers = %s, output_schema = %s
-WHERE workspace_id = %s AND id = %s
-"""
+_FOLLOW_AGENT = f"""
+UPDATE sessions SET ({_CONFIGURATION}) = (%s, %s, %s, %s, %s, %s, %s, %s, %s) WHERE workspace_id = %s AND id = %s
+"""  # noqa: S608  built from constants
 _SETTINGS = """
-SELECT workspace_id, model, instructions, settings, tool_policy, client_tools, limits, sandbox, mcp_servers,
-       output_schema, agent_id, agent_version, overrides,
-       EXISTS (SELECT FROM session_skills u WHERE u.session_id = sessions.id)
+SELECT workspace_id, overrides, EXISTS (SELECT FROM session_skills u WHERE u.session_id = sessions.id) AS has_skills,
+       json_build_object(
+           'model', model, 'instructions', instructions, 'settings', settings, 'tool_policy', tool_policy,
+           'client_tools', client_tools, 'limits', limits, 'sandbox', sandbox, 'mcp_servers', mcp_servers,
+           'output_schema', output_schema
+       ) AS configuration,
+       CASE WHEN agent_id IS NOT NULL
+            THEN json_build_object('agent_id', agent_id, 'version', agent_version) END AS agent
 FROM sessions WHERE id = %s
 """
 _SKILLS = "SELECT skill_id, version FROM session_skills WHERE session_id = %s ORDER BY position"
 # The weakest lock that conflicts with a deletion.
 _PREVENT_DELETION = "SELECT FROM sessions WHERE id = %s FOR KEY SHARE"
-# What a list shows, and a session by itself, too. `r` is the row of the session.
+# The columns of a session in a list and by itself. `r` is its row.
 _SUMMARY = """r.id, r.workspace_id, r.title, r.model, r.settings, used.skills, r.archived_at, r.revision, r.overrides,
     actor(u) AS created_by,
     CASE WHEN a.id IS NOT NULL THEN json_build_object(
@@ -106,16 +103,16 @@ CROSS JOIN LATERAL (
     FROM session_skills k WHERE k.session_id = r.id
 ) AS used"""
 _GET = f"""
-SELECT {_SUMMARY}, r.instructions, r.tool_policy, r.client_tools, r.limits, r.sandbox, r.mcp_servers, r.output_schema,
-       spent.input_tokens, spent.cached_tokens, spent.output_tokens, spent.cost_usd
-FROM sessions r {_SUMMARY_JOINS}
-CROSS JOIN LATERAL (
-    SELECT r.expired_input_tokens + coalesce(sum(o.input_tokens), 0)::bigint AS input_tokens,
-           r.expired_cached_tokens + coalesce(sum(o.cached_tokens), 0)::bigint AS cached_tokens,
-           r.expired_output_tokens + coalesce(sum(o.output_tokens), 0)::bigint AS output_tokens,
-           coalesce(sum(o.cost_usd) + r.expired_cost_usd, sum(o.cost_usd), r.expired_cost_usd)::float8 AS cost_usd
+SELECT {_SUMMARY}, r.instructions, r.tool_policy, r.client_tools, r.limits, r.sandbox, r.mcp_servers, r.output_schema, (
+    SELECT json_build_object(
+        'input_tokens', r.expired_input_tokens + coalesce(sum(o.input_tokens), 0)::bigint,
+        'cached_tokens', r.expired_cached_tokens + coalesce(sum(o.cached_tokens), 0)::bigint,
+        'output_tokens', r.expired_output_tokens + coalesce(sum(o.output_tokens), 0)::bigint,
+        'cost_usd', coalesce(sum(o.cost_usd) + r.expired_cost_usd, sum(o.cost_usd), r.expired_cost_usd)::float8
+    )
     FROM runs o WHERE o.session_id = r.id
-) AS spent
+) AS usage
+FROM sessions r {_SUMMARY_JOINS}
 WHERE r.workspace_id = %s AND r.id = %s
 """  # noqa: S608  built from constants
 _LIST_COLUMNS = f"""{_SUMMARY}, active.run AS active_run, coalesce(active.run, last.run) AS last_run,
@@ -207,29 +204,14 @@ async def follow_skills(
     connection: Connection, workspace_id: UUID, session_id: UUID, skills: list[SessionSkill]
 ) -> None:
     """Writes nothing if the session has these."""
-    rows = await (await connection.execute(_SKILLS, (session_id,))).fetchall()
-    if [SessionSkill(*row) for row in rows] != skills:
+    if await fetch_records(connection, SessionSkill, _SKILLS, (session_id,)) != skills:
         await _replace_skills(connection, workspace_id, session_id, skills)
 
 
 async def get(connection: Connection, workspace_id: UUID, session_id: UUID, default_model: str) -> SessionBody | None:
     """As stored: fields that follow an agent have the values of when they were stored."""
     rows = await fetch_rows(connection, _GET, (workspace_id, session_id))
-    if not rows:
-        return None
-    row = rows[0]
-    return SessionBody(
-        **_summary(row, default_model),
-        instructions=row["instructions"],
-        tool_policy=msgspec.convert(row["tool_policy"], dict[str, ToolRule]),
-        client_tools=msgspec.convert(row["client_tools"], list[ToolSpec]),
-        limits=msgspec.convert(row["limits"], Limits),
-        sandbox=msgspec.convert(row["sandbox"], SandboxOptions | None),
-        mcp_servers=row["mcp_servers"],
-        output_schema=row["output_schema"],
-        usage=as_record(Usage, row),
-        forked_from=msgspec.convert(row["forked_from"], ForkedFrom | None),
-    )
+    return as_record(SessionBody, _with_model(rows[0], default_model)) if rows else None
 
 
 async def page(
@@ -288,28 +270,7 @@ async def tool_policy(connection: Connection, session_id: UUID) -> dict[str, Too
 
 
 async def settings(connection: Connection, session_id: UUID) -> StoredSettings | None:
-    row = await (await connection.execute(_SETTINGS, (session_id,))).fetchone()
-    if row is None:
-        return None
-    workspace_id, model, instructions, options, tool_policy, client_tools, limits, sandbox, *rest = row
-    mcp_servers, output_schema, agent_id, agent_version, overrides, has_skills = rest
-    return StoredSettings(
-        workspace_id=workspace_id,
-        configuration=AgentConfiguration(
-            model=model,
-            settings=msgspec.convert(options, ModelOptions),
-            instructions=instructions,
-            client_tools=msgspec.convert(client_tools, list[ToolSpec]),
-            mcp_servers=mcp_servers,
-            tool_policy=msgspec.convert(tool_policy, dict[str, ToolRule]),
-            limits=msgspec.convert(limits, Limits),
-            sandbox=msgspec.convert(sandbox, SandboxOptions | None),
-            output_schema=output_schema,
-        ),
-        agent=None if agent_id is None else AgentReference(agent_id, agent_version),
-        overrides=[ConfigurationField(name) for name in overrides],
-        has_skills=has_skills,
-    )
+    return await fetch_record(connection, StoredSettings, _SETTINGS, (session_id,))
 
 
 async def _replace_skills(
@@ -354,15 +315,11 @@ def _listed(row: Row, default_model: str) -> ListedSession:
     created = created_at(row["id"])
     # Events that a fork has copied are older than the fork.
     row["last_activity_at"] = max(row["last_activity_at"] or created, created)
-    return as_record(ListedSession, row | {"effective_model": _effective(row, default_model)})
+    return as_record(ListedSession, _with_model(row, default_model))
 
 
-def _summary(row: Row, default_model: str) -> dict[str, Any]:
-    return asdict(as_record(SessionSummary, row | {"effective_model": _effective(row, default_model)}))
-
-
-def _effective(row: Row, default_model: str) -> str:
-    return default_model if row["model"] is None else row["model"]
+def _with_model(row: Row, default_model: str) -> Row:
+    return row | {"effective_model": default_model if row["model"] is None else row["model"]}
 
 
 _HAS_EVENT = "SELECT FROM session_events WHERE session_id = %s AND id = %s"
@@ -375,14 +332,15 @@ SELECT e.id, e.run_id, e.type,
            SELECT a.id FROM session_events a
            WHERE a.session_id = e.session_id AND a.data->>'input_id' = e.data->>'input_id'
              AND a.type LIKE 'input.%%' AND a.type = 'input.accepted'
-       )) END,
-       pg_column_size(e.data) + coalesce(pg_column_size(e.record), 0),
-       coalesce(r.state NOT IN ('succeeded', 'failed', 'cancelled'), false), coalesce(r.unanswered_left_out, false),
+       )) END AS accepted_id,
+       pg_column_size(e.data) + coalesce(pg_column_size(e.record), 0) AS stored_bytes,
+       coalesce(r.state NOT IN ('succeeded', 'failed', 'cancelled'), false) AS run_is_active,
+       coalesce(r.unanswered_left_out, false) AS unanswered_left_out,
        e.type = 'input.consumed' AND (
            SELECT d.id FROM session_events d
            WHERE d.session_id = e.session_id AND d.data->>'input_id' = e.data->>'input_id'
              AND d.type LIKE 'input.%%' AND d.type = 'input.discarded' LIMIT 1
-       ) IS NOT NULL
+       ) IS NOT NULL AS is_dropped
 FROM session_events e LEFT JOIN runs r ON r.id = e.run_id
 WHERE e.session_id = %s AND e.id < %s AND e.type <> 'session.forked'
 ORDER BY e.id LIMIT %s
@@ -400,7 +358,7 @@ FROM sessions o WHERE f.id = %s AND o.id = %s AND o.title_event_id IS NOT NULL
 # For the rest of the transaction the trigger adds no words for the search: see add_conversation_words().
 _ADD_NO_WORDS = "SELECT set_config('app.copies_events', 'on', true)"
 # Inputs have no workspace_id, since they would be counted a second time. next_run_id may name a run that is not copied.
-# What the model does not see is marked in `record`: see read_conversation().
+# Events that the model does not see are marked in `record`: see read_conversation().
 _COPY = """
 INSERT INTO session_events (id, session_id, run_id, type, created_at, data, record, input_event_id)
 SELECT c.new_id, %s, c.new_run_id, e.type, e.created_at,
@@ -419,8 +377,7 @@ async def has_event(connection: Connection, session_id: UUID, event_id: int) -> 
 
 async def entries(connection: Connection, session_id: UUID, before_id: int, count: int) -> list[LogEntry]:
     """The oldest `count` events before this one, without their content."""
-    rows = await (await connection.execute(_ENTRIES, (session_id, before_id, count))).fetchall()
-    return [LogEntry(*row) for row in rows]
+    return await fetch_records(connection, LogEntry, _ENTRIES, (session_id, before_id, count))
 
 
 async def mark_title(connection: Connection, origin_id: UUID, fork_id: UUID) -> None:
@@ -541,8 +498,21 @@ UPDATE session_tokens SET revoked_at = clock_timestamp() WHERE session_id = %s A
 """
 
 
-async def add_token(connection: Connection, token: NewSessionToken) -> None:
-    await connection.execute(_ADD_TOKEN, msgspec.structs.astuple(token))
+async def add_token(
+    connection: Connection,
+    session_id: UUID,
+    api_key_id: UUID,
+    secret: Secret,
+    body: CreateSessionTokenBody,
+    expires_at: datetime,
+) -> SessionTokenBody:
+    """`expires_at`: in place of that of the body."""
+    token_id = new_id()
+    values = (secret.hash, secret.prefix, body.label, body.may_resolve, expires_at)
+    await connection.execute(_ADD_TOKEN, (token_id, session_id, api_key_id, *values))
+    stored = await get_token(connection, session_id, token_id)
+    assert stored is not None
+    return stored
 
 
 async def revoke_token(connection: Connection, session_id: UUID, token_id: UUID) -> bool:

@@ -6,23 +6,21 @@ from uuid import UUID
 import msgspec
 
 from quarterdeck.api_keys.rules import check_expiry, check_life
-from quarterdeck.auth.access import Access, Lookup, block_credentials, visible_session
-from quarterdeck.changes.audit.model import ObjectType
+from quarterdeck.auth.access import Access, Lookup, lock_credentials, visible_session
+from quarterdeck.changes.model import ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors, secrets
 from quarterdeck.core.actors import CredentialKind, Permission, Principal
 from quarterdeck.core.call import Answer, Call
-from quarterdeck.core.ids import new_id
 from quarterdeck.core.operation import ErrorCase, operation
 from quarterdeck.core.pages import PageRequest
 from quarterdeck.core.settings import KeySettings, TokenSettings
 from quarterdeck.db.database import Connection
 from quarterdeck.sessions import service as sessions
 from quarterdeck.sessions import store
-from quarterdeck.sessions.token_model import (
+from quarterdeck.sessions.model import (
     CreatedSessionTokenBody,
     CreateSessionTokenBody,
-    NewSessionToken,
     SessionTokenBody,
     SessionTokenPage,
 )
@@ -82,23 +80,11 @@ async def create_session_token(
         await sessions.prevent_deletion(connection, session_id)
         expires_at = token_expiry(body.expires_at, datetime.now(UTC), principal, token_settings)
         secret = secrets.mint(CredentialKind.SESSION_TOKEN, key_settings.environment)
-        token = NewSessionToken(
-            id=new_id(),
-            session_id=session_id,
-            api_key_id=principal.api_key_id,
-            secret_hash=secret.hash,
-            prefix=secret.prefix,
-            label=body.label,
-            may_resolve=body.may_resolve,
-            expires_at=expires_at,
-        )
-        await store.add_token(connection, token)
-        stored = await store.get_token(connection, session_id, token.id)
-        assert stored is not None
+        stored = await store.add_token(connection, session_id, principal.api_key_id, secret, body, expires_at)
         created = CreatedSessionTokenBody(**msgspec.structs.asdict(stored), token=secret.text)
         kept = msgspec.structs.replace(created, token=msgspec.UNSET)
         return Made(
-            shown=created, kept=kept, object_id=token.id, object_name=token.prefix, detail=_audit_detail(stored)
+            shown=created, kept=kept, object_id=stored.id, object_name=stored.prefix, detail=_audit_detail(stored)
         )
 
     return await changes.perform(call, visible_session(call, session_id), ObjectType.SESSION_TOKEN, effect)
@@ -114,21 +100,12 @@ async def create_session_token(
 async def revoke_session_token(
     changes: Changes, call: Call[None], session_id: UUID, session_token_id: UUID
 ) -> Answer[SessionTokenBody]:
-    """Takes effect at once. Idempotent."""
-
     async def effect(connection: Connection, _: Principal, token: SessionTokenBody, __: None) -> Made:
-        await block_credentials(connection, [token.id])
+        await lock_credentials(connection, [token.id])
         changed = await store.revoke_token(connection, session_id, token.id)
         # Deleted with its session after the lookup.
         revoked = errors.existing(await store.get_token(connection, session_id, token.id), "session token")
-        return Made(
-            shown=revoked,
-            kept=revoked,
-            object_id=token.id,
-            object_name=token.prefix,
-            detail=_audit_detail(token),
-            changed=changed,
-        )
+        return Made.plain(revoked, token.id, token.prefix, changed, **_audit_detail(token))
 
     return await changes.perform(
         call, _visible_token(call, session_id, session_token_id), ObjectType.SESSION_TOKEN, effect

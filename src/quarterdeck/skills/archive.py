@@ -1,14 +1,12 @@
-"""Reads a bundle: a gzipped tar, once, front to back, and the SKILL.md in it. Writes no file; the caller may ask for
-the content of some.
+"""Reads a bundle: a gzipped tar, once, front to back, and the SKILL.md in it.
 
 Not `tarfile`: it loops for ever on a negative size (CVE-2025-8194), accepts wrong checksums and duplicate paths, and
 allocates as much memory as the archive asks for. Here every byte and entry is counted before it is used.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
-
-from msgspec import Struct
+from collections.abc import Mapping
+from typing import IO
 
 from quarterdeck.blobs.model import Source
 from quarterdeck.core.settings import BundleSettings
@@ -16,35 +14,29 @@ from quarterdeck.skills import tar
 from quarterdeck.skills.frontmatter import read_frontmatter
 from quarterdeck.skills.gunzip import Gunzip
 from quarterdeck.skills.model import Bundle, BundleError, SkillFile, SkillManifest, shown
-from quarterdeck.skills.paths import bundle_path, check_collisions, check_portable
+from quarterdeck.skills.paths import bundle_path, check_collisions
 
 SKILL_MD = "SKILL.md"
 
-# Receives the content of one file, a piece at a time.
-Take = Callable[[bytes], object]
 
-
-class Archive(Struct, frozen=True):
+def read_bundle(source: Source, limits: BundleSettings, contents: IO[bytes] | None = None) -> Bundle:
+    """Reads the archive from the current position of `source` to its end, then its SKILL.md. The contents of all files
+    are written to `contents`, one after the other. Raises BundleError, and OSError if one of the two files does. Takes
+    up to a second of processor time, so it must not run on an event loop."""
+    walk = _TarWalk(Gunzip(source, limits), limits, contents)
+    while walk.next_entry():
+        pass
+    walk.finish()
+    check_collisions(walk.directories)
+    if walk.skill_md is None:
+        raise missing_skill_md(walk.directories)
     # Sorted by path. For UTF-8 that is the order of the bytes, too.
-    files: list[SkillFile]
-    # Every path that has an entry, and whether it is a directory.
-    directories: dict[str, bool]
-    skill_md: bytes | None
-    unpacked_bytes: int
-    archive_bytes: int
-    archive_sha256: str
-
-
-def read_bundle(source: Source, limits: BundleSettings) -> Bundle:
-    """Reads the archive, then its SKILL.md, from the current position of `source` to its end. Raises BundleError, and
-    OSError if the source does. Takes up to a second of processor time, so it must not run on an event loop."""
-    archive = read_archive(source, limits)
-    if archive.skill_md is None:
-        raise missing_skill_md(archive.directories)
+    files = sorted(walk.files, key=lambda file: file.path)
     return Bundle(
-        frontmatter=read_frontmatter(archive.skill_md, limits),
-        manifest=SkillManifest(archive.files, archive.unpacked_bytes, archive.archive_sha256),
-        bundle_bytes=archive.archive_bytes,
+        frontmatter=read_frontmatter(bytes(walk.skill_md), limits),
+        manifest=SkillManifest(files, walk.unpacked_bytes, walk.stream.archive_sha256()),
+        bundle_bytes=walk.stream.archive_bytes,
+        starts=walk.starts,
     )
 
 
@@ -62,50 +54,17 @@ def missing_skill_md(directories: Mapping[str, bool]) -> BundleError:
     return BundleError(f"no {SKILL_MD} at the root of the archive.")
 
 
-def read_archive(source: Source, limits: BundleSettings) -> Archive:
-    skill_md = bytearray()
-    walk = _TarWalk(Gunzip(source, limits), limits, {SKILL_MD: skill_md.extend}.get)
-    while walk.next_entry():
-        pass
-    walk.finish()
-    for path in walk.directories:
-        check_portable(path)
-    check_collisions(walk.directories)
-    return Archive(
-        files=sorted(walk.files, key=lambda file: file.path),
-        directories=walk.directories,
-        skill_md=bytes(skill_md) if SKILL_MD in walk.taken else None,
-        unpacked_bytes=walk.unpacked_bytes,
-        archive_bytes=walk.stream.archive_bytes,
-        archive_sha256=walk.stream.archive_sha256(),
-    )
-
-
-def take_files(source: Source, limits: BundleSettings, takers: Mapping[str, Take]) -> dict[str, SkillFile]:
-    """Passes each of these files to its taker. Returns those that were found, by path. Stops reading after the last."""
-    walk = _TarWalk(Gunzip(source, limits), limits, takers.get)
-    while len(walk.taken) < len(takers) and walk.next_entry():
-        pass
-    return walk.taken
-
-
-def take_all(source: Source, limits: BundleSettings, take: Take) -> list[SkillFile]:
-    """Passes the content of all files to `take`, one after the other. Returns the files in this order."""
-    walk = _TarWalk(Gunzip(source, limits), limits, lambda _: take)
-    while walk.next_entry():
-        pass
-    return walk.files
-
-
 class _TarWalk:
-    def __init__(self, stream: Gunzip, limits: BundleSettings, taker_of: Callable[[str], Take | None]) -> None:
+    def __init__(self, stream: Gunzip, limits: BundleSettings, contents: IO[bytes] | None) -> None:
         self.stream = stream
         self.files: list[SkillFile] = []
+        # Where the contents of the files start, by SHA-256.
+        self.starts: dict[str, int] = {}
+        # Every path that has an entry, and whether it is a directory.
         self.directories: dict[str, bool] = {}
-        # Files that were passed to their takers.
-        self.taken: dict[str, SkillFile] = {}
+        self.skill_md: bytearray | None = None
         self.unpacked_bytes = 0
-        self._taker_of = taker_of
+        self._contents = contents
         self._limits = limits
         self._entries = 0
         self._paths_bytes = 0
@@ -181,26 +140,28 @@ class _TarWalk:
             raise BundleError(f"all paths together are longer than {self._limits.all_paths_bytes} bytes.")
 
     def _take_file(self, path: str, header: tar.Header) -> None:
+        start = self.unpacked_bytes
         self.unpacked_bytes += header.size
         if self.unpacked_bytes > self._limits.unpacked_bytes:
             limit_bytes = self._limits.unpacked_bytes
             raise BundleError(f"the archive unpacks to more than {limit_bytes} bytes.", path=path)
-        if path == SKILL_MD and header.size > self._limits.skill_md_bytes:
-            raise BundleError(f"the file is larger than {self._limits.skill_md_bytes} bytes.", path=path)
-        take = self._taker_of(path)
+        if path == SKILL_MD:
+            if header.size > self._limits.skill_md_bytes:
+                raise BundleError(f"the file is larger than {self._limits.skill_md_bytes} bytes.", path=path)
+            self.skill_md = bytearray()
         sha256, left = hashlib.sha256(), header.size
         for piece in self.stream.pieces(header.size):
             sha256.update(piece)
             left -= len(piece)
-            if take is not None:
-                take(piece)
+            if self._contents is not None:
+                self._contents.write(piece)
+            if self.skill_md is not None and path == SKILL_MD:
+                self.skill_md += piece
         if left:
             raise _truncated(path)
         self._skip_padding(header.size, path)
-        file = SkillFile(path, header.size, sha256.hexdigest(), header.executable)
-        self.files.append(file)
-        if take is not None:
-            self.taken[path] = file
+        self.files.append(SkillFile(path, header.size, sha256.hexdigest(), header.executable))
+        self.starts.setdefault(sha256.hexdigest(), start)
 
     def _skip_padding(self, size: int, path: str | bytes) -> None:
         padding_bytes = -size % tar.BLOCK_BYTES

@@ -52,10 +52,6 @@ class Gunzip:
 
     def take(self, count: int) -> bytes:
         """`count` bytes, or fewer where the stream ends."""
-        start, end = self._at, self._at + count
-        if end <= len(self._piece):
-            self._at = end
-            return self._piece[start:end]
         return b"".join(self.pieces(count))
 
     def pieces(self, count: int | None = None) -> Iterator[bytes]:

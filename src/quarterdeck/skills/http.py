@@ -20,10 +20,7 @@ from quarterdeck.db.database import Database
 from quarterdeck.http.downloads import DownloadContent, Downloads, safe_name
 from quarterdeck.http.request import BYTES, GZIP, Request
 from quarterdeck.skills import service
-from quarterdeck.skills.bundle_files import BundleFiles
-from quarterdeck.skills.model import (
-    SkillVersionBody,
-)
+from quarterdeck.skills.model import SkillVersionBody
 from quarterdeck.skills.uploads import Uploads
 
 
@@ -94,7 +91,7 @@ async def download_skill_bundle(
         sha256=found.archive.sha256,
         size=found.body.bundle_bytes,
         file_name=f"{safe_name(found.skill_name)}-{version}.tar.gz",
-        pieces=partial(blobs.pieces, blob_store, found.archive),
+        pieces=partial(blobs.pieces, blob_store, found.archive, found.body.bundle_bytes),
     )
     return downloads.respond(request, content)
 
@@ -114,21 +111,20 @@ async def download_skill_bundle(
 async def download_skill_file(
     request: Request,
     access: Access,
-    files: BundleFiles,
+    blob_store: BlobStore,
     downloads: Downloads,
     call: Call[None],
     skill_id: UUID,
     version: int,
     query: SkillFileQuery,
 ) -> Response:
-    bundle = service.stored_bundle(await service.find_version(access, call, skill_id, version))
-    file = service.file_of(bundle, query.path)
+    file, blob = await service.find_skill_file(access, call, skill_id, version, query.path)
     content = DownloadContent(
         # For every file: a browser must never render one as a page of this server.
         media_type=BYTES,
         sha256=file.sha256,
         size=file.bytes,
         file_name=safe_name(query.path.rpartition("/")[2]),
-        pieces=partial(files.pieces, bundle, file),
+        pieces=partial(blobs.pieces, blob_store, blob, file.bytes),
     )
     return downloads.respond(request, content)

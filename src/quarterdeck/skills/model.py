@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import Annotated, Any
 from uuid import UUID
 
+import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import force_setattr
 
@@ -106,24 +107,19 @@ class Bundle(Struct, frozen=True):
     manifest: SkillManifest
     # Size of the compressed archive.
     bundle_bytes: int
-
-
-class StoredBundle(Struct, frozen=True):
-    """A stored archive and its files. Reading them counts against the shares of the workspace."""
-
-    workspace_id: UUID
-    archive: Blob
-    # As in the manifest.
-    files: list[SkillFile]
+    # Where the contents of the files start, by SHA-256, if they are written one after the other.
+    starts: dict[str, int]
 
 
 class StoredVersion(Struct, frozen=True):
-    """A version with what is needed to read its files."""
-
     body: SkillVersionBody
     skill_name: str
     workspace_id: UUID
     archive: Blob
+
+    @property
+    def files(self) -> list[SkillFile]:
+        return msgspec.json.decode(self.body.manifest, type=SkillManifest).files
 
 
 class UsableVersion(Struct, frozen=True):
@@ -133,7 +129,8 @@ class UsableVersion(Struct, frozen=True):
     version: int
     name: str
     description: str
-    archive: Blob
+    # Its SHA-256.
+    archive: str
 
 
 class FileChange(StrEnum):

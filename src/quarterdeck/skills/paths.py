@@ -1,8 +1,5 @@
 """Which paths a bundle may contain: those that unpack to the same files on Linux, macOS and Windows, without invisible
 characters. Letters of different alphabets that look alike are allowed.
-
-`bundle_path` holds for every archive that is read. `check_portable` and `check_collisions` are rules for new bundles:
-archives that were stored before a rule existed must stay readable.
 """
 
 import re
@@ -60,6 +57,7 @@ def bundle_path(name: bytes, *, directory: bool, limits: BundleSettings) -> str:
         path = path.removesuffix("/")
     _check_text(path, limits)
     _check_components(path, limits)
+    _check_portable(path)
     return path
 
 
@@ -86,7 +84,7 @@ def _check_components(path: str, limits: BundleSettings) -> None:
         raise BundleError(f"a part of the path is longer than {limits.path_component_bytes} bytes.", path=path)
 
 
-def check_portable(path: str) -> None:
+def _check_portable(path: str) -> None:
     if not path.isascii() and (hidden := _HIDDEN.search(_JOINERS.sub("", path))):
         raise BundleError(f"the path has an invisible character, U+{ord(hidden[0]):04X}.", path=path)
     if found := _NOT_ON_WINDOWS.search(path):

@@ -7,24 +7,22 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
-from quarterdeck.auth.access import Access, visible_record, visible_workspace
+from quarterdeck.auth.access import Access, Lookup, visible_record, visible_workspace
 from quarterdeck.blobs import service as blobs
 from quarterdeck.blobs.blob_store import BlobStore
-from quarterdeck.blobs.service import NewBlob
-from quarterdeck.changes.audit.model import ObjectType
+from quarterdeck.blobs.model import Blob
+from quarterdeck.changes.model import ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
-from quarterdeck.core.operation import ErrorCase, operation
+from quarterdeck.core.operation import ArchivedQuery, ErrorCase, VersionsQuery, operation
 from quarterdeck.core.pages import PageRequest
-from quarterdeck.core.queries import ArchivedQuery, VersionsQuery
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.core.versioned import VersionRules
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.skills import store
-from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.model import (
     BundleError,
     ChangeSkillBody,
@@ -32,15 +30,13 @@ from quarterdeck.skills.model import (
     SkillBody,
     SkillDiffBody,
     SkillFile,
-    SkillManifest,
     SkillPage,
     SkillVersionBody,
     SkillVersionPage,
-    StoredBundle,
     StoredVersion,
 )
 from quarterdeck.skills.uploads import Uploads
-from quarterdeck.skills.version_diff import Comparison, compare
+from quarterdeck.skills.version_diff import compare
 
 rules = VersionRules("A skill")
 _IN_USE = (
@@ -124,7 +120,7 @@ async def change_skill(changes: Changes, call: Call[ChangeSkillBody], skill_id: 
         if rules.needs_free_name(state, new):
             await _check_name_free(connection, workspace_id, new.name)
         if changes:
-            await store.change(connection, workspace_id, skill_id, new.name, new.default_version, archived=new.archived)
+            await store.change(connection, workspace_id, skill_id, new)
         skill = await store.get(connection, workspace_id, skill_id)
         return Made(
             shown=skill,
@@ -183,19 +179,19 @@ async def push_skill_version(
 ) -> Answer[SkillVersionBody]:
     """Check the caller before reading a byte, and again with the write: the body may take a minute.
 
-    The archive is stored before its row. A crash between the two leaves an unreferenced archive, which the sweep
-    removes."""
+    The archive and its files are stored before the rows. A crash between the two leaves blobs without a reference,
+    which the sweep removes."""
     lookup = visible_record(call, "skill", store.get, skill_id)
     skill = await access.find(call, lookup)
-    async with uploads.spool(skill.workspace_id) as spool:
+    async with uploads.receive(skill.workspace_id) as upload:
         async for chunk in archive:
-            spool.write(chunk)
+            upload.archive.write(chunk)
         try:
-            bundle = await uploads.scan(skill.workspace_id, spool)
+            bundle = await uploads.scan(skill.workspace_id, upload)
         except BundleError as fault:
             raise errors.invalid(fault.message) from fault
-        content = NewBlob(spool, bundle.bundle_bytes)
-        await blobs.put(database, blob_store, {bundle.manifest.archive_sha256: content}, call.owner)
+        for contents in upload.contents(bundle):
+            await blobs.put(database, blob_store, contents, call.owner)
 
     async def effect(connection: Connection, principal: Principal, _: SkillBody, __: str) -> Made:
         version_id, workspace_id = new_id(), principal.workspace_id
@@ -239,8 +235,7 @@ async def get_skill_version(access: Access, call: Call[None], skill_id: UUID, ve
 
 
 async def find_version(access: Access, call: Call[None], skill_id: UUID, version: int) -> StoredVersion:
-    (found,) = await _versions(access, call, skill_id, version)
-    return found
+    return await access.find(call, _visible_version(call, skill_id, version))
 
 
 @operation(
@@ -259,38 +254,35 @@ async def find_version(access: Access, call: Call[None], skill_id: UUID, version
 )
 async def diff_skill_versions(
     access: Access,
+    database: Database,
     settings: BundleSettings,
     uploads: Uploads,
-    files: BundleFiles,
+    blob_store: BlobStore,
     call: Call[None],
     skill_id: UUID,
     query: VersionsQuery,
 ) -> SkillDiffBody:
-    versions = await _versions(access, call, skill_id, query.base, query.head)
-    workspace_id = versions[0].workspace_id
+    base, head = (_visible_version(call, skill_id, number) for number in (query.base, query.head))
 
-    def find_differences() -> tuple[StoredBundle, StoredBundle, Comparison]:
-        before, after = (stored_bundle(version) for version in versions)
-        return before, after, compare(before.files, after.files, settings)
+    async def lookup(connection: Connection, principal: Principal) -> tuple[StoredVersion, StoredVersion]:
+        return await base(connection, principal), await head(connection, principal)
 
+    before, after = await access.find(call, lookup)
+    workspace_id = before.workspace_id
     async with uploads.comparing(workspace_id):
-        before, after, comparison = await uploads.compare(workspace_id, find_differences)
-        base_contents = await files.read_files(before, comparison.base_files)
-        head_contents = await files.read_files(after, comparison.head_files)
-        numbers = query.base, query.head
-        return await uploads.compare(workspace_id, lambda: comparison.diff(*numbers, base_contents, head_contents))
+        comparison = await uploads.compare(workspace_id, lambda: compare(before.files, after.files, settings))
+        contents = await blobs.read_all(database, blob_store, comparison.wanted, workspace_id)
+        return await uploads.compare(workspace_id, lambda: comparison.diff(query.base, query.head, contents))
 
 
-def stored_bundle(version: StoredVersion) -> StoredBundle:
-    manifest = msgspec.json.decode(version.body.manifest, type=SkillManifest)
-    return StoredBundle(version.workspace_id, version.archive, manifest.files)
+async def find_skill_file(
+    access: Access, call: Call[None], skill_id: UUID, version: int, path: str
+) -> tuple[SkillFile, Blob]:
+    async def show(connection: Connection, _: Principal, found: StoredVersion) -> tuple[SkillFile, Blob]:
+        file = errors.existing(next((file for file in found.files if file.path == path), None), "file")
+        return file, (await blobs.find(connection, [file.sha256]))[file.sha256]
 
-
-def file_of(bundle: StoredBundle, path: str) -> SkillFile:
-    for file in bundle.files:
-        if file.path == path:
-            return file
-    raise errors.not_found("file")
+    return await access.read(call, _visible_version(call, skill_id, version), show)
 
 
 # For other packages, which use no store of this one.
@@ -299,17 +291,16 @@ of_session, used_versions, stored_archives = store.of_session, store.used_versio
 
 async def files_of(connection: Connection, workspace_id: UUID, skill_id: UUID, version: int) -> list[SkillFile]:
     found = await store.version(connection, workspace_id, skill_id, version)
-    return [] if found is None else stored_bundle(found).files
+    return [] if found is None else found.files
 
 
 async def check_usable(connection: Connection, workspace_id: UUID, skill_id: UUID, version: int | None) -> None:
     """Raise if a session cannot add the skill. Sessions that already use an archived skill keep it. A usable skill
     cannot be deleted until the transaction ends."""
-    found = await store.usable(connection, workspace_id, skill_id)
-    if found is None:
+    state = await store.usable(connection, workspace_id, skill_id)
+    if state is None:
         raise errors.invalid("No such skill in this workspace.")
-    is_archived, latest_version = found
-    rules.check_usable(latest_version, version, is_archived=is_archived)
+    rules.check_usable(state.latest_version, version, is_archived=state.archived)
 
 
 async def _check_name_free(connection: Connection, workspace_id: UUID, name: str) -> None:
@@ -318,15 +309,12 @@ async def _check_name_free(connection: Connection, workspace_id: UUID, name: str
         raise errors.conflict(rules.name_taken)
 
 
-async def _versions(access: Access, call: Call[None], skill_id: UUID, *numbers: int) -> list[StoredVersion]:
+def _visible_version(call: Call[None], skill_id: UUID, number: int) -> Lookup[StoredVersion]:
     visible_skill = visible_record(call, "skill", store.get, skill_id)
 
-    async def lookup(connection: Connection, principal: Principal) -> list[StoredVersion]:
+    async def lookup(connection: Connection, principal: Principal) -> StoredVersion:
         await visible_skill(connection, principal)
-        found = [await store.version(connection, principal.workspace_id, skill_id, number) for number in numbers]
-        seen = [version for version in found if version is not None]
-        if len(seen) < len(numbers):
-            raise errors.not_found("skill version")
-        return seen
+        found = await store.version(connection, principal.workspace_id, skill_id, number)
+        return errors.existing(found, "skill version")
 
-    return await access.find(call, lookup)
+    return lookup

@@ -9,7 +9,7 @@ from msgspec import Raw
 from quarterdeck.blobs.model import Blob
 from quarterdeck.core.versioned import VersionedState
 from quarterdeck.db.database import Connection
-from quarterdeck.db.records import ARCHIVED_FILTERS, Records, VersionPages, fetch_bool, fetch_column, fetch_record
+from quarterdeck.db.records import VersionedRecords, VersionPages, fetch_bool, fetch_column, fetch_record, fetch_records
 from quarterdeck.skills.model import (
     Bundle,
     SkillBody,
@@ -19,8 +19,7 @@ from quarterdeck.skills.model import (
     UsableVersion,
 )
 
-_ADD = "INSERT INTO skills (id, workspace_id, name, created_by) VALUES (%s, %s, %s, %s)"
-_SKILLS = Records(
+_SKILLS = VersionedRecords(
     SkillBody,
     table="skills",
     # A block scalar of YAML ends with a line break.
@@ -30,15 +29,13 @@ _SKILLS = Records(
     joins="""JOIN users u ON u.id = r.created_by
         LEFT JOIN skill_versions v
             ON v.skill_id = r.id AND v.version = coalesce(r.default_version, r.latest_version)""",
-    filters=ARCHIVED_FILTERS,
 )
-get, page = _SKILLS.get, _SKILLS.page
-_CHANGE = """
-UPDATE skills
-SET name = %s, default_version = %s, revision = revision + 1,
-    archived_at = CASE WHEN %s THEN coalesce(archived_at, clock_timestamp()) END
-WHERE workspace_id = %s AND id = %s
-"""
+add, get, page, change, is_name_taken = _SKILLS.add, _SKILLS.get, _SKILLS.page, _SKILLS.change, _SKILLS.is_name_taken
+lock = _SKILLS.lock
+# The skill cannot be deleted until the session that will use it is committed.
+_USABLE = _SKILLS.state_query + "FOR KEY SHARE"
+# Conflicts with _USABLE and with foreign keys: no further session or version of an agent can start to use the skill.
+_LOCK_TO_DELETE = _SKILLS.state_query + "FOR UPDATE"
 _VERSIONS = VersionPages(
     SkillVersionItem,
     table="skill_versions",
@@ -55,42 +52,42 @@ JOIN skills s ON s.id = v.skill_id
 JOIN blobs b ON b.sha256 = v.bundle_sha256
 WHERE s.workspace_id = %s AND v.skill_id = %s AND v.version = %s
 """
-# The lock keeps the skill from being deleted until the session that will use it is committed.
-_USABLE = "SELECT archived_at IS NOT NULL, latest_version FROM skills WHERE workspace_id = %s AND id = %s FOR KEY SHARE"
 # Leaves out a skill without a pinned version that has no version yet.
 _OF_SESSION = """
-SELECT v.skill_id, v.version, v.frontmatter->>'name', v.frontmatter->>'description', b.sha256, b.generation
+SELECT v.skill_id, v.version, v.frontmatter->>'name' AS name, v.frontmatter->>'description' AS description,
+       encode(v.bundle_sha256, 'hex') AS archive
 FROM session_skills u
 JOIN skills s ON s.id = u.skill_id
 JOIN skill_versions v ON v.skill_id = s.id AND v.version = coalesce(u.version, s.default_version, s.latest_version)
-JOIN blobs b ON b.sha256 = v.bundle_sha256
 WHERE u.session_id = %s ORDER BY u.position
 """
 _USED_VERSIONS = """
-SELECT v.skill_id, v.version, v.frontmatter->>'name', v.frontmatter->>'description', b.sha256, b.generation
+SELECT v.skill_id, v.version, v.frontmatter->>'name' AS name, v.frontmatter->>'description' AS description,
+       encode(v.bundle_sha256, 'hex') AS archive
 FROM unnest(%s::uuid[], %s::integer[]) AS u (skill_id, version)
 JOIN skills s ON s.id = u.skill_id AND s.workspace_id = %s
 JOIN skill_versions v ON v.skill_id = s.id AND v.version = u.version
-JOIN blobs b ON b.sha256 = v.bundle_sha256
 """
 _STORED_ARCHIVES = "SELECT DISTINCT bundle_sha256 FROM skill_versions WHERE bundle_sha256 = ANY (%s)"
-_LOCK = """
-SELECT revision, name, latest_version, default_version, archived_at IS NOT NULL AS archived
-FROM skills WHERE workspace_id = %s AND id = %s FOR NO KEY UPDATE
-"""
-# Conflicts with _USABLE and with foreign keys: no further session or version of an agent can start to use the skill.
-_LOCK_TO_DELETE = """
-SELECT revision, name, latest_version, default_version, archived_at IS NOT NULL AS archived
-FROM skills WHERE workspace_id = %s AND id = %s FOR UPDATE
-"""
-_NAME_TAKEN = """
-SELECT EXISTS (SELECT FROM skills WHERE workspace_id = %s AND name = %s AND archived_at IS NULL)
-"""
 _IN_USE = """
 SELECT EXISTS (SELECT FROM session_skills k WHERE k.skill_id = s.id)
     OR EXISTS (SELECT FROM agent_version_skills k WHERE k.skill_id = s.id)
 FROM skills s WHERE s.workspace_id = %s AND s.id = %s
 """
+# A JSON text instead of an array: psycopg takes long to write arrays of many values.
+_ADD_CONTENTS = """
+INSERT INTO skill_version_contents (version_id, sha256)
+SELECT %s, decode(one, 'hex') FROM json_array_elements_text(%s::json) AS one
+"""
+# By ctid, and not too many in one statement: a version has up to ten thousand contents.
+_DELETE_CONTENTS = """
+DELETE FROM skill_version_contents WHERE ctid = ANY (ARRAY(
+    SELECT c.ctid FROM skill_version_contents c
+    JOIN skill_versions v ON v.id = c.version_id JOIN skills s ON s.id = v.skill_id
+    WHERE s.workspace_id = %s AND s.id = %s LIMIT %s
+))
+"""
+_DELETE_BATCH = 50_000
 # In one statement: a skill refers to its default version, and versions refer to their skill.
 _DELETE = """
 WITH deleted AS (DELETE FROM skills WHERE workspace_id = %s AND id = %s RETURNING id)
@@ -113,22 +110,6 @@ SELECT revision - 1 AS revision, name, latest_version - 1 AS latest_version, def
 """
 
 
-async def add(connection: Connection, skill_id: UUID, workspace_id: UUID, name: str, user_id: UUID) -> None:
-    await connection.execute(_ADD, (skill_id, workspace_id, name, user_id))
-
-
-async def change(
-    connection: Connection,
-    workspace_id: UUID,
-    skill_id: UUID,
-    name: str,
-    default_version: int | None,
-    *,
-    archived: bool,
-) -> None:
-    await connection.execute(_CHANGE, (name, default_version, archived, workspace_id, skill_id))
-
-
 async def version(connection: Connection, workspace_id: UUID, skill_id: UUID, number: int) -> StoredVersion | None:
     row = await (await connection.execute(_VERSION, (workspace_id, skill_id, number))).fetchone()
     if row is None:
@@ -140,15 +121,13 @@ async def version(connection: Connection, workspace_id: UUID, skill_id: UUID, nu
     return StoredVersion(body, name, workspace_id, Blob(sha256.hex(), generation))
 
 
-async def usable(connection: Connection, workspace_id: UUID, skill_id: UUID) -> tuple[bool, int] | None:
-    """Whether it is archived, and its latest version or 0. None: there is no such skill. A skill that is returned
-    cannot be deleted until the transaction ends."""
-    row = await (await connection.execute(_USABLE, (workspace_id, skill_id))).fetchone()
-    return None if row is None else (row[0], row[1])
+async def usable(connection: Connection, workspace_id: UUID, skill_id: UUID) -> VersionedState | None:
+    """None: there is no such skill. A skill that is returned cannot be deleted until the transaction ends."""
+    return await fetch_record(connection, VersionedState, _USABLE, (workspace_id, skill_id))
 
 
 async def of_session(connection: Connection, session_id: UUID) -> list[UsableVersion]:
-    return [_usable_version(*row) for row in await (await connection.execute(_OF_SESSION, (session_id,))).fetchall()]
+    return await fetch_records(connection, UsableVersion, _OF_SESSION, (session_id,))
 
 
 async def stored_archives(connection: Connection, sha256s: Sequence[str]) -> set[str]:
@@ -162,19 +141,7 @@ async def used_versions(
 ) -> list[UsableVersion]:
     """Those that exist, by skill and number, in any order."""
     values = ([skill_id for skill_id, _ in wanted], [number for _, number in wanted], workspace_id)
-    rows = await (await connection.execute(_USED_VERSIONS, values)).fetchall()
-    return [_usable_version(*row) for row in rows]
-
-
-def _usable_version(
-    skill_id: UUID, version: int, name: str, description: str, sha256: bytes, generation: UUID
-) -> UsableVersion:
-    return UsableVersion(skill_id, version, name, description, Blob(sha256.hex(), generation))
-
-
-async def lock(connection: Connection, workspace_id: UUID, skill_id: UUID) -> VersionedState | None:
-    """Locks the skill until the transaction ends. None: it was deleted."""
-    return await fetch_record(connection, VersionedState, _LOCK, (workspace_id, skill_id))
+    return await fetch_records(connection, UsableVersion, _USED_VERSIONS, values)
 
 
 async def lock_to_delete(connection: Connection, workspace_id: UUID, skill_id: UUID) -> VersionedState | None:
@@ -182,24 +149,23 @@ async def lock_to_delete(connection: Connection, workspace_id: UUID, skill_id: U
     return await fetch_record(connection, VersionedState, _LOCK_TO_DELETE, (workspace_id, skill_id))
 
 
-async def is_name_taken(connection: Connection, workspace_id: UUID, name: str) -> bool:
-    """By an active skill."""
-    return await fetch_bool(connection, _NAME_TAKEN, (workspace_id, name))
-
-
 async def is_in_use(connection: Connection, workspace_id: UUID, skill_id: UUID) -> bool:
     return await fetch_bool(connection, _IN_USE, (workspace_id, skill_id))
 
 
 async def delete(connection: Connection, workspace_id: UUID, skill_id: UUID) -> None:
-    """With its versions. The sweep deletes archives that no other version uses."""
+    """With its versions. The sweep deletes contents that nothing else uses."""
+    values = (workspace_id, skill_id, _DELETE_BATCH)
+    while (await connection.execute(_DELETE_CONTENTS, values)).rowcount == _DELETE_BATCH:
+        pass
     await connection.execute(_DELETE, (workspace_id, skill_id))
 
 
 async def add_version(
     connection: Connection, version_id: UUID, workspace_id: UUID, skill_id: UUID, bundle: Bundle, user_id: UUID
 ) -> VersionedState | None:
-    """Returns the skill as it was before, or None if it was deleted. The version's number is `latest_version + 1`."""
+    """Returns the skill as it was before, or None if it was deleted. The version's number is `latest_version + 1`. The
+    archive and the contents of its files are in the store."""
     stored = (
         bytes.fromhex(bundle.manifest.archive_sha256),
         bundle.bundle_bytes,
@@ -207,4 +173,8 @@ async def add_version(
         msgspec.json.encode(bundle.manifest).decode(),
     )
     values = (workspace_id, skill_id, version_id, *stored, user_id)
-    return await fetch_record(connection, VersionedState, _ADD_VERSION, values)
+    before = await fetch_record(connection, VersionedState, _ADD_VERSION, values)
+    if before is not None:
+        contents = msgspec.json.encode(list(bundle.starts)).decode()
+        await connection.execute(_ADD_CONTENTS, (version_id, contents))
+    return before

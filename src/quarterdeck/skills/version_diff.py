@@ -32,19 +32,16 @@ class Comparison(Struct, frozen=True):
     truncated: bool
 
     @property
-    def base_files(self) -> list[SkillFile]:
-        return [pair.base for pair in self.readable if pair.base is not None]
+    def wanted(self) -> dict[str, int]:
+        """The SHA-256 and sizes of the contents that are compared."""
+        return {file.sha256: file.bytes for pair in self.readable for file in pair.sides}
 
-    @property
-    def head_files(self) -> list[SkillFile]:
-        return [pair.head for pair in self.readable if pair.head is not None]
-
-    def diff(self, base: int, head: int, before: Mapping[str, bytes], after: Mapping[str, bytes]) -> SkillDiffBody:
-        """`before` and `after` hold the content of the readable files by path. Takes up to a second."""
+    def diff(self, base: int, head: int, contents: Mapping[str, bytes]) -> SkillDiffBody:
+        """`contents`: those that are wanted, by SHA-256. Takes up to a second."""
         return SkillDiffBody(
             base=base,
             head=head,
-            files=[_file_diff(pair, pair in self.readable, before, after) for pair in self.listed],
+            files=[_file_diff(pair, contents if pair in self.readable else None) for pair in self.listed],
             truncated=self.truncated,
         )
 
@@ -74,12 +71,14 @@ def within_limits(pairs: Iterable[Pair], limits: BundleSettings) -> set[Pair]:
     return chosen
 
 
-def _file_diff(pair: Pair, readable: bool, before: Mapping[str, bytes], after: Mapping[str, bytes]) -> FileDiffBody:
+def _file_diff(pair: Pair, contents: Mapping[str, bytes] | None) -> FileDiffBody:
+    """`contents`: None if the pair is not compared by line."""
     path = pair.sides[0].path
     diff: str | None = "" if pair.same_content else None
     why = None if pair.same_content else WhyNoDiff.TOO_LARGE
-    if readable:
-        diff = _text_diff(path, before.get(path), after.get(path))
+    if contents is not None:
+        base, head = (None if file is None else contents[file.sha256] for file in (pair.base, pair.head))
+        diff = _text_diff(path, base, head)
         why = WhyNoDiff.BINARY if diff is None else None
     return FileDiffBody(
         path=path,

@@ -17,7 +17,7 @@ from quarterdeck.sandbox.folders import Folder
 from quarterdeck.sandbox.model import Refusal
 from quarterdeck.sandbox.run_folders import RunSandbox
 from quarterdeck.tools.files import encoded
-from quarterdeck.tools.model import ToolSpec
+from quarterdeck.tools.model import BuiltIn, ToolSpec
 from quarterdeck.tools.tool import (
     CallContext,
     Effect,
@@ -29,7 +29,6 @@ from quarterdeck.tools.tool import (
     text_argument,
 )
 
-BASH = "bash"
 # The whole output of a command, if it is longer than what the model is shown.
 OUTPUT_FOLDER = ".output"
 _LIVE_BYTES = 8 * 1024
@@ -51,7 +50,7 @@ def bash(sandbox: RunSandbox | None, settings: SandboxSettings) -> Tool:
         f"Run a command in the sandbox, {network}. Only files in {SANDBOX_FOLDER} are kept; processes end "
         "with the call. The result has its output and, unless it is 0, its exit code."
     )
-    spec = ToolSpec(BASH, description, parameters(properties, ["timeout_seconds"]))
+    spec = ToolSpec(BuiltIn.BASH, description, parameters(properties, ["timeout_seconds"]))
     # With a network, a command can change something that cannot be undone.
     return sandboxed_tool(spec, Effect.EXTERNAL if settings.network else Effect.WRITES, sandbox, _bash)
 
@@ -74,7 +73,7 @@ async def _bash(sandbox: RunSandbox, arguments: dict[str, Any], context: CallCon
                 arguments=["bash", "-c", command],
                 folder=folder.path,
                 user_id=folder.owner,
-                read_only=mounts,
+                skills=mounts,
                 output=output,
                 seconds=seconds,
             )
@@ -101,8 +100,8 @@ def _result(outcome: CommandOutcome, text: str) -> str:
 
 
 async def _show(output: IO[bytes], on_output: Callable[[str], None], interval_seconds: float) -> None:
-    """Sends what is new from time to time. Of a flood only the end, and less often: each piece is a notification of the
-    database."""
+    """Sends new output from time to time: only the end of a flood, and less often. Each piece is a notification of
+    the database."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     at, pause_seconds = 0, interval_seconds
     while True:

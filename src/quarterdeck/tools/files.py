@@ -6,8 +6,11 @@ from collections import Counter
 from contextlib import suppress
 from typing import IO, Any
 
+import puremagic
+from puremagic import PureError
+
 from quarterdeck.blobs.model import PIECE_BYTES
-from quarterdeck.core.limited_process import ProcessFailed, run_limited
+from quarterdeck.core.helper_process import ProcessFailed, run_helper
 from quarterdeck.core.text_types import storable
 from quarterdeck.sandbox.adapter import SANDBOX_FOLDER
 from quarterdeck.sandbox.beneath import (
@@ -26,7 +29,7 @@ from quarterdeck.sandbox.scan import RESERVED
 from quarterdeck.skills.diff import unified_diff
 from quarterdeck.skills.model import shown
 from quarterdeck.tools import search_process
-from quarterdeck.tools.model import ToolSpec
+from quarterdeck.tools.model import BuiltIn, ToolSpec
 from quarterdeck.tools.tool import (
     CallContext,
     Effect,
@@ -39,17 +42,7 @@ from quarterdeck.tools.tool import (
     text_argument,
 )
 
-READ_FILE = "read_file"
 _SNIFFED_BYTES = 8192
-_SIGNATURES = {
-    b"\x89PNG\r\n\x1a\n": "PNG image",
-    b"\xff\xd8\xff": "JPEG image",
-    b"GIF8": "GIF image",
-    b"%PDF-": "PDF document",
-    b"PK\x03\x04": "ZIP archive",
-    b"\x1f\x8b": "gzip archive",
-    b"\x7fELF": "program",
-}
 
 
 def read_file(sandbox: RunSandbox | None) -> Tool:
@@ -58,7 +51,7 @@ def read_file(sandbox: RunSandbox | None) -> Tool:
         "offset": {"type": "integer", "minimum": 1, "description": "The first line to read. By default 1."},
         "limit": {"type": "integer", "minimum": 1, "description": "How many lines. By default as many as fit."},
     }
-    spec = ToolSpec(READ_FILE, "Read a text file in the sandbox.", parameters(properties, ["offset", "limit"]))
+    spec = ToolSpec(BuiltIn.READ_FILE, "Read a text file in the sandbox.", parameters(properties, ["offset", "limit"]))
     return sandboxed_tool(spec, Effect.READS, sandbox, _read)
 
 
@@ -129,12 +122,14 @@ def _is_text(head: bytes) -> bool:
 
 
 def _kind(head: bytes) -> str:
-    return next((f" ({kind})" for start, kind in _SIGNATURES.items() if head.startswith(start)), "")
+    try:
+        return f" ({puremagic.from_string(head, mime=True)})"
+    except PureError:
+        return ""
 
 
 # The tool `write_file`: creates or replaces a text file of the session.
 
-WRITE_FILE = "write_file"
 # Longest sum of both texts. Nobody would read a longer diff.
 _DIFF_BYTES = 512 * 1024
 
@@ -144,7 +139,7 @@ def write_file(sandbox: RunSandbox | None) -> Tool:
         "path": {"type": "string", "description": f"Relative to {SANDBOX_FOLDER}. Missing folders are created."},
         "content": {"type": "string", "description": "The whole content of the file."},
     }
-    spec = ToolSpec(WRITE_FILE, "Create a text file in the sandbox, or replace it.", parameters(properties))
+    spec = ToolSpec(BuiltIn.WRITE_FILE, "Create a text file in the sandbox, or replace it.", parameters(properties))
     return sandboxed_tool(spec, Effect.WRITES, sandbox, _write)
 
 
@@ -205,7 +200,6 @@ def short_diff(path: str, before: bytes, after: bytes) -> str:
 
 # The tool `edit_file`: replaces a part of a text file of the session. The result is a diff.
 
-EDIT_FILE = "edit_file"
 # Larger files are data. Commands can change them.
 _MAX_BYTES = 4 * 1024 * 1024
 
@@ -217,7 +211,9 @@ def edit_file(sandbox: RunSandbox | None) -> Tool:
         "new": {"type": "string", "description": "The text in its place."},
     }
     description = "Replace one part of a text file in the sandbox. The result is a diff."
-    return sandboxed_tool(ToolSpec(EDIT_FILE, description, parameters(properties)), Effect.WRITES, sandbox, _edit)
+    return sandboxed_tool(
+        ToolSpec(BuiltIn.EDIT_FILE, description, parameters(properties)), Effect.WRITES, sandbox, _edit
+    )
 
 
 async def _edit(sandbox: RunSandbox, arguments: dict[str, Any], context: CallContext) -> Output:
@@ -257,7 +253,6 @@ def _edit_file_read(folder: int, path: str) -> str:
 
 # The tool `list_files`: the files of the session or of a skill, with their sizes.
 
-LIST_FILES = "list_files"
 # Further ones are counted by folder. A skill has at most ten thousand files, a session twenty thousand by default.
 _MAX_FILES = 100_000
 
@@ -265,7 +260,7 @@ _MAX_FILES = 100_000
 def list_files(sandbox: RunSandbox | None) -> Tool:
     path = {"type": "string", "description": f"A folder, relative to {SANDBOX_FOLDER}, the default."}
     description = "List the files in a folder of the sandbox and in the folders below it, with their sizes."
-    spec = ToolSpec(LIST_FILES, description, parameters({"path": path}, ["path"]))
+    spec = ToolSpec(BuiltIn.LIST_FILES, description, parameters({"path": path}, ["path"]))
     return sandboxed_tool(spec, Effect.READS, sandbox, _list)
 
 
@@ -324,7 +319,6 @@ def _summary(found: dict[str, int | None]) -> list[str]:
 
 # The tool `search_files`: lines of files of the session or of a skill that match a regular expression.
 
-SEARCH_FILES = "search_files"
 _SECONDS = 20.0
 _MAX_PATTERN = 10_000
 
@@ -341,7 +335,7 @@ def search_files(sandbox: RunSandbox | None) -> Tool:
         },
     }
     description = "Search text files in the sandbox. The result has a line `path:number:line` for each match."
-    spec = ToolSpec(SEARCH_FILES, description, parameters(properties, ["path"]))
+    spec = ToolSpec(BuiltIn.SEARCH_FILES, description, parameters(properties, ["path"]))
     return sandboxed_tool(spec, Effect.READS, sandbox, _search)
 
 
@@ -363,7 +357,7 @@ async def _search(sandbox: RunSandbox, arguments: dict[str, Any], context: CallC
             "max_bytes": sandbox.result_bytes,
         }
         try:
-            found = await run_limited(search_process, order, _SECONDS, [start])
+            found = await run_helper(search_process, order, _SECONDS, [start])
         except TimeoutError:
             raise Refusal(
                 f"the search took more than {_SECONDS:g} s. Use a simpler pattern or a smaller folder."

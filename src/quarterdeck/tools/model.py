@@ -14,6 +14,22 @@ class ToolRule(StrEnum):
     DENY = "deny"
 
 
+class BuiltIn(StrEnum):
+    """The tools of callers cannot have these names."""
+
+    # Only the demo model has it: worker/agent.py.
+    ADD_NOTE = "add_note"
+    BASH = "bash"
+    CURRENT_TIME = "current_time"
+    EDIT_FILE = "edit_file"
+    LIST_FILES = "list_files"
+    LIST_SKILL_FILES = "list_skill_files"
+    READ_FILE = "read_file"
+    READ_SKILL_FILE = "read_skill_file"
+    SEARCH_FILES = "search_files"
+    WRITE_FILE = "write_file"
+
+
 class ToolSpec(Struct, frozen=True):
     """What a model is told about a tool. Sessions use it too, for the tools of their callers."""
 

@@ -6,12 +6,11 @@ from typing import Any
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.logging import log
 from quarterdeck.sandbox.model import Refusal
-from quarterdeck.skills.model import BundleError, shown
+from quarterdeck.skills.model import shown
 from quarterdeck.skills.session_skills import RunSkill, SkillReader
-from quarterdeck.tools.model import ToolSpec
+from quarterdeck.tools.model import BuiltIn, ToolSpec
 from quarterdeck.tools.tool import CallContext, CarryOut, Effect, Output, Tool, bounded_text, parameters, text_argument
 
-READ_SKILL_FILE, LIST_SKILL_FILES = "read_skill_file", "list_skill_files"
 SKILL_MD = "SKILL.md"
 
 
@@ -24,9 +23,13 @@ def skill_tools(skills: Sequence[RunSkill], reader: SkillReader, result_bytes: i
     skill = {"type": "string", "enum": names, "description": "The name of the skill."}
     path = {"type": "string", "description": f"Path of the file within the skill. By default {SKILL_MD}."}
     read = ToolSpec(
-        READ_SKILL_FILE, "Read one text file of a skill.", parameters({"skill": skill, "path": path}, ["path"])
+        BuiltIn.READ_SKILL_FILE,
+        "Read one text file of a skill.",
+        parameters({"skill": skill, "path": path}, ["path"]),
     )
-    listing = ToolSpec(LIST_SKILL_FILES, "List the files of a skill with their sizes.", parameters({"skill": skill}))
+    listing = ToolSpec(
+        BuiltIn.LIST_SKILL_FILES, "List the files of a skill with their sizes.", parameters({"skill": skill})
+    )
     return [
         Tool(spec=read, effect=Effect.READS, carry_out=_with_reported_faults(files.read)),
         Tool(spec=listing, effect=Effect.READS, carry_out=_with_reported_faults(files.list)),
@@ -37,7 +40,7 @@ def _with_reported_faults(carry_out: CarryOut) -> CarryOut:
     async def call(arguments: dict[str, Any], context: CallContext) -> str | Output:
         try:
             return await carry_out(arguments, context)
-        except (BundleError, OSError, ServiceError) as fault:
+        except (OSError, ServiceError) as fault:
             log.warning("a skill file could not be read", exc_info=fault)
             raise Refusal("the skill's files cannot be read at the moment.") from fault
 
@@ -58,11 +61,10 @@ class _SkillFiles:
     async def read(self, arguments: dict[str, Any], context: CallContext) -> str:
         skill = self._skill(arguments)
         path = text_argument(arguments, "path", SKILL_MD).removeprefix("./") or SKILL_MD
-        files = await self._reader.files(skill)
-        file = next((file for file in files if file.path == path), None)
+        file = next((file for file in await self._reader.files(skill) if file.path == path), None)
         if file is None:
-            raise Refusal(f'this skill has no file "{shown(path)}". {LIST_SKILL_FILES} names those it has.')
-        data = await self._reader.read(skill, files, file, self._result_bytes)
+            raise Refusal(f'this skill has no file "{shown(path)}". {BuiltIn.LIST_SKILL_FILES} names those it has.')
+        data = await self._reader.read(file, self._result_bytes)
         try:
             text = bounded_text(data, file.bytes, self._result_bytes)
         except UnicodeDecodeError:
@@ -108,8 +110,8 @@ def skill_instructions(skills: Sequence[RunSkill], folders: Mapping[str, str] | 
     return "\n".join(
         [
             "You have skills: folders with instructions and files, each made for one kind of task. When a task fits a "
-            f"skill's description, read its {SKILL_MD} with {READ_SKILL_FILE} before you start, and then those of its "
-            f"files that you need; {LIST_SKILL_FILES} names them. {use}",
+            f"skill's description, read its {SKILL_MD} with {BuiltIn.READ_SKILL_FILE} before you start, and then those "
+            f"of its files that you need; {BuiltIn.LIST_SKILL_FILES} names them. {use}",
             "",
             *lines,
         ]
@@ -124,7 +126,7 @@ def _where(name: str, folders: Mapping[str, str] | None) -> str:
 def skills_offered(tools: Sequence[ToolSpec]) -> list[str]:
     """The names of the session's skills, read from the tool specifications."""
     for tool in tools:
-        if tool.name == READ_SKILL_FILE:
+        if tool.name == BuiltIn.READ_SKILL_FILE:
             names: list[str] = tool.parameters["properties"]["skill"]["enum"]
             return names
     return []

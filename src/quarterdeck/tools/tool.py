@@ -72,7 +72,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     definition_sha256: str | None = None
     # The definition is not a known one, so the policy's `allow` does not hold for it.
     is_changed: bool = False
-    # Whose tool it is, for those who are asked. Empty: one of ours or of the caller.
+    # The owner of the tool, for the person who is asked. Empty: it is built in, or a tool of the caller.
     origin: str = ""
 
     @property
@@ -145,7 +145,7 @@ def _decode_start(data: bytes) -> str:
     return data.decode()
 
 
-# Which tools a session allows, asks about or denies.
+# Rules for tools: whether a session allows, asks about or denies them.
 
 
 def rule_of(tool: Tool, policy: Mapping[str, ToolRule], sandbox_rule: ToolRule = ToolRule.ALLOW) -> ToolRule:
@@ -169,7 +169,7 @@ def _stated_rule(tool: Tool, policy: Mapping[str, ToolRule], sandbox_rule: ToolR
     return ToolRule.ALLOW if is_clients or tool.effect is Effect.READS else ToolRule.ASK
 
 
-# What the tools of the sandbox have in common.
+# Common parts of the tools of the sandbox.
 
 Work = Callable[[RunSandbox, dict[str, Any], CallContext], Awaitable[str | Output]]
 

@@ -14,10 +14,10 @@ from quarterdeck.core.secret_encryption import EncryptionKeyError, SecretCipher
 from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.core.text_types import storable
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.outbound.network_backend import UnreachableError
+from quarterdeck.outbound.http_client import OutboundError, UnreachableError
 from quarterdeck.webhooks import rules, signatures, store
 from quarterdeck.webhooks.model import Claimed, DeliveryOutcome, Receiver
-from quarterdeck.webhooks.sender import Answered, Sender, SendError
+from quarterdeck.webhooks.sender import Answered, Sender
 
 _DISABLED = "The webhook was disabled."
 _GONE = "The receiver responded with 410 Gone."
@@ -109,15 +109,14 @@ class DeliverySender:
         began = time.monotonic()
         answered: Answered | None = None
         detail = None
-        # How long the lookup of a name took would tell users whether the name exists.
         is_timed = True
         try:
             answered = await self._send(claimed, receiver)
             error = None if _is_success(answered.status) else f"The receiver responded with {answered.status}."
-        except SendError as fault:
-            error = storable(str(fault))
-        except UnreachableError as fault:
-            error, detail, is_timed = str(fault), fault.detail, False
+        except OutboundError as fault:
+            error, detail = storable(str(fault)), fault.detail
+            # How long the lookup of a name took would tell users whether the name exists.
+            is_timed = not isinstance(fault, UnreachableError)
         duration_ms = round((time.monotonic() - began) * 1000) if is_timed else None
         status = None if answered is None else answered.status
         if error is None:
@@ -147,7 +146,7 @@ class DeliverySender:
             keys = [self._cipher.decrypt(receiver.id, encrypted) for encrypted in receiver.secrets]
         except EncryptionKeyError as fault:
             log.error("the secret of a webhook cannot be read", extra=fields(webhook_id=receiver.id, error=str(fault)))
-            raise SendError(_UNREADABLE) from fault
+            raise OutboundError(_UNREADABLE) from fault
         headers = signatures.headers(claimed.id, int(time.time()), claimed.payload, keys)
         return await self._sender.post(receiver.workspace_id, receiver.url, headers, claimed.payload)
 

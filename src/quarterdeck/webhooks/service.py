@@ -1,15 +1,17 @@
 """Operations on webhooks and their deliveries."""
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET, Meta
+from msgspec import UNSET, Meta, Struct
 
 from quarterdeck.auth.access import Access, visible_record, visible_workspace
-from quarterdeck.changes.audit.model import ObjectType
+from quarterdeck.changes.model import ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
@@ -22,20 +24,26 @@ from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.db.walks import walk
 from quarterdeck.outbound.rules import read_url
-from quarterdeck.webhooks import outbox, rules, signatures, store
+from quarterdeck.webhooks import rules, signatures, store
 from quarterdeck.webhooks.model import (
+    TEST_EVENT,
     ChangeWebhookBody,
     CreatedWebhookBody,
     CreateWebhookBody,
     DeliveryState,
+    NewDelivery,
     NewWebhook,
     RotateWebhookSecretBody,
     TestData,
     WebhookBody,
     WebhookDeliveryBody,
     WebhookDeliveryPage,
+    WebhookEvent,
+    WebhookMessage,
     WebhookPage,
 )
+
+subscribers = store.subscribers
 
 Body = TypeVar("Body")
 
@@ -224,7 +232,9 @@ async def test_webhook(changes: Changes, call: Call[None], webhook_id: UUID) -> 
     async def effect(connection: Connection, principal: Principal, webhook: WebhookBody, _: None) -> Made:
         _check_enabled(webhook)
         workspace_id = principal.workspace_id
-        delivery_id = await outbox.add_test_delivery(connection, TestData(webhook_id, workspace_id))
+        delivery_id = new_id()
+        payload = _encoded(TEST_EVENT, TestData(webhook_id, workspace_id))
+        await store.add_deliveries(connection, [NewDelivery(delivery_id, webhook_id, TEST_EVENT, None, payload)])
         delivery = await _delivery(connection, workspace_id, webhook_id, delivery_id)
         return Made.plain(delivery, webhook_id, _name(webhook))
 
@@ -270,6 +280,20 @@ async def redeliver_webhook(
 
     lookup = visible_record(call, "delivery", store.get_delivery, webhook_id, delivery_id)
     return await changes.perform(call, lookup, ObjectType.WEBHOOK, effect)
+
+
+async def add_deliveries(
+    connection: Connection, webhook_ids: Sequence[UUID], event: WebhookEvent, run_id: UUID, data: Struct
+) -> None:
+    """In the transaction that causes the event: each event has its deliveries, and a rolled back event has none.
+    Workers send them later (`deliveries.py`)."""
+    payload = _encoded(event, data)
+    deliveries = [NewDelivery(new_id(), webhook_id, event, run_id, payload) for webhook_id in webhook_ids]
+    await store.add_deliveries(connection, deliveries)
+
+
+def _encoded(event: str, data: Struct) -> bytes:
+    return msgspec.json.encode(WebhookMessage(event, datetime.now(UTC), data))
 
 
 async def reencrypt_webhooks(connection: Connection, cipher: SecretCipher) -> int:

@@ -1,7 +1,8 @@
 """The agent of one run: model, instructions, tools, and the part of the conversation that fits into the context."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -25,24 +26,20 @@ from quarterdeck.models.context import (
     summary_request,
 )
 from quarterdeck.models.demo import DEMO
-from quarterdeck.models.model import ContextExceeded, Model, ModelFailure, OnRetry, OnText, Step, Turn
+from quarterdeck.models.model import ContextExceeded, Model, ModelFailure, OnRetry, OnText, Step, StepRequest, Turn
 from quarterdeck.models.output_schema import OutputSchema, SchemaChecks, output_instructions
 from quarterdeck.models.registry import ModelRegistry
 from quarterdeck.models.retry import step_with_retries
 from quarterdeck.runs import calls
 from quarterdeck.runs.lifecycle import Lease
+from quarterdeck.sandbox.adapter import SANDBOX_FOLDER
 from quarterdeck.sandbox.run_folders import RunSandbox, folder_names
 from quarterdeck.sandbox.scan import RESERVED
 from quarterdeck.sandbox.session_folder import SessionFolder
 from quarterdeck.skills.session_skills import RunSkill, SkillReader
-from quarterdeck.tools.built_in_tools import (
-    ADD_NOTE,
-    BUILT_IN_TOOLS,
-    current_time,
-    sandbox_instructions,
-    sandbox_tools,
-)
-from quarterdeck.tools.model import ToolSpec
+from quarterdeck.tools.bash import OUTPUT_FOLDER, bash
+from quarterdeck.tools.files import edit_file, list_files, read_file, search_files, write_file
+from quarterdeck.tools.model import BuiltIn, ToolSpec
 from quarterdeck.tools.skill_files import by_unique_name, skill_instructions, skill_tools
 from quarterdeck.tools.tool import CallContext, Effect, Tool, Toolbox, client_tool, parameters, text_argument
 from quarterdeck.worker import journal
@@ -78,6 +75,7 @@ class Agent:
         output: OutputSchema | None,
     ) -> None:
         self._model = model
+        self.model_name = model.name
         self._output = output
         self._attachments = attachments
         self.images = images
@@ -87,6 +85,7 @@ class Agent:
         self.tools = tools
         self._sandbox = sandbox
         self._settings = settings
+        self.result_bytes = settings.tool_result_bytes
         self._context_tokens = settings.context_tokens
         # The numbers of turns that the last request did not contain, and of those that it contained in part.
         self._trimmed = (0, 0)
@@ -97,19 +96,10 @@ class Agent:
         self._summarises = settings.compaction == "summarise"
 
     @property
-    def model_name(self) -> str:
-        return self._model.name
-
-    @property
     def conversation_tokens(self) -> int:
         """How much of the conversation is kept to select from. More than fits: the sizes in the log, where JSON has
         blanks, are compared with it too."""
         return self._settings.context_tokens * 5 // 4
-
-    @property
-    def result_bytes(self) -> int:
-        """Largest size of a tool's result."""
-        return self._settings.tool_result_bytes
 
     @property
     def session_folder(self) -> SessionFolder | None:
@@ -127,9 +117,8 @@ class Agent:
         self._trimmed = (left_out + dropped, sum(turn.is_cut for turn in kept))
         kept = with_contents(kept, await self._attachments.load(wanted(kept)))
         schema = None if self._output is None else self._output.schema
-        step = await step_with_retries(
-            self._model, self._instructions, kept, self.tools.specs, on_text, on_retry, self._settings, schema
-        )
+        request = StepRequest(self._instructions, kept, self.tools.specs, schema)
+        step = await step_with_retries(self._model, request, on_text, on_retry, self._settings)
         if self._ignored_settings is None:
             self._ignored_settings = step.ignored_settings
         return step
@@ -147,11 +136,10 @@ class Agent:
             split = split_turns(turns, (self._context_tokens - estimate_tokens(self._told)) // 2)
             if split is None or split.older_tokens < self._context_tokens * _MIN_SUMMARISED_SHARE:
                 return None
-            request = await asyncio.to_thread(summary_request, split.older, self._context_tokens)
+            older = await asyncio.to_thread(summary_request, split.older, self._context_tokens)
+            request = StepRequest(SUMMARY_INSTRUCTIONS, [older])
             try:
-                step = await step_with_retries(
-                    self._model, SUMMARY_INSTRUCTIONS, [request], [], lambda _: None, on_retry, self._settings
-                )
+                step = await step_with_retries(self._model, request, lambda _: None, on_retry, self._settings)
             except ModelFailure as fault:
                 if isinstance(fault, ContextExceeded) and self._context_tokens // 2 >= _MIN_CONTEXT_TOKENS:
                     self.shorten(fault)
@@ -265,7 +253,7 @@ class AgentLoader:
     def _toolbox(self, lease: Lease, skills: list[RunSkill], others: list[Tool], of_servers: list[Tool]) -> Toolbox:
         result_bytes = self._model_settings.tool_result_bytes
         built_in = [current_time(), *skill_tools(skills, self._skills, result_bytes), *others]
-        assert all(tool.name in BUILT_IN_TOOLS for tool in built_in), "callers could have tools of the same name"
+        assert all(tool.name in set(BuiltIn) for tool in built_in), "callers could have tools of the same name"
         of_caller = [client_tool(spec) for spec in lease.setup.client_tools]
         # First: a tool that a later release adds must not take the place of the caller's tool of that name.
         return Toolbox([*of_caller, *built_in, *of_servers])
@@ -284,5 +272,37 @@ def add_note(database: Database, lease: Lease) -> Tool:
         return "The note is stored."
 
     properties = {"text": {"type": "string", "description": "The note."}}
-    spec = ToolSpec(ADD_NOTE, "Store a note in the log of this session.", parameters(properties))
+    spec = ToolSpec(BuiltIn.ADD_NOTE, "Store a note in the log of this session.", parameters(properties))
     return Tool(spec=spec, effect=Effect.WRITES, carry_out=add)
+
+
+def sandbox_tools(sandbox: RunSandbox | None, settings: SandboxSettings) -> list[Tool]:
+    """`sandbox` is None if the worker has none. Then every call is refused."""
+    return [
+        bash(sandbox, settings),
+        read_file(sandbox),
+        write_file(sandbox),
+        edit_file(sandbox),
+        list_files(sandbox),
+        search_files(sandbox),
+    ]
+
+
+def sandbox_instructions(settings: SandboxSettings) -> str:
+    network = "It has access to the network." if settings.network else "It has no network."
+    return (
+        f"You have a sandbox with a folder of this session, {SANDBOX_FOLDER}, whose files stay from call to call and "
+        f"from run to run. {BuiltIn.BASH} runs commands in it. {network} Each command starts anew: only files in "
+        f"{SANDBOX_FOLDER} are kept, and no process, variable or file elsewhere. Paths of the file tools are relative "
+        f"to {SANDBOX_FOLDER}; prefer {BuiltIn.WRITE_FILE} and {BuiltIn.EDIT_FILE} to commands that write files. "
+        f"Files that people attach are in attachments/, long outputs in {OUTPUT_FOLDER}/. {RESERVED}/ cannot be "
+        "written."
+    )
+
+
+def current_time(now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Tool:
+    async def tell(arguments: dict[str, Any], context: CallContext) -> str:
+        return now().astimezone(UTC).strftime("%A %Y-%m-%d %H:%M:%S UTC")
+
+    spec = ToolSpec(BuiltIn.CURRENT_TIME, "The current date and time in UTC.", parameters({}))
+    return Tool(spec=spec, effect=Effect.READS, carry_out=tell)

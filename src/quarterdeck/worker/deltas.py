@@ -7,9 +7,9 @@ from types import TracebackType
 from typing import Self
 
 from quarterdeck.core.errors import ServiceError
-from quarterdeck.db.database import Connection, Database
+from quarterdeck.db.database import Database
+from quarterdeck.events.log import delta_payloads, notify, retry_payload
 from quarterdeck.events.model import RetryBody
-from quarterdeck.events.notifications import delta_payloads, notify, retry_payload
 from quarterdeck.runs.lifecycle import Lease
 
 
@@ -63,11 +63,7 @@ class DeltaSender:
             payloads = [] if self._retry is None else [retry_payload(self._retry)]
             text, self._texts, self._retry = "".join(self._texts), [], None
             payloads += delta_payloads(lease.session_id, lease.run_id, lease.attempt, text, self._call_id)
-
-            async def send(connection: Connection, payloads: list[str] = payloads) -> None:
-                await notify(connection, payloads)
-
             with suppress(ServiceError):
-                await self._database.read(send)
+                await self._database.read(notify, payloads)
             await asyncio.sleep(self._interval_seconds)
         self._sender = None

@@ -116,8 +116,9 @@ def turns_of(log: Iterable[Entry], run_id: UUID) -> list[Turn]:
 
 
 def _without_copies(turns: Sequence[Turn]) -> list[Turn]:
-    """Of an input and its copies by retries, one. If the exchange of the retried run is still the last one, it goes on,
-    and the copies are left out. If the session has got an answer since, the input is shown where it was repeated."""
+    """Leaves one of an input and its copies by retries. If the exchange of the retried run is still the last one, it
+    goes on, and the copies are left out. If the session has got an answer since, the input is shown where it was
+    repeated."""
     # The positions of the inputs that are shown, and of their copies by run.
     shown: dict[str, int] = {}
     copies: defaultdict[UUID | None, list[int]] = defaultdict(list)

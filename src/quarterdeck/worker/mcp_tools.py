@@ -25,7 +25,7 @@ from quarterdeck.core.logging import fields, log
 from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.settings import Settings
 from quarterdeck.core.text_types import storable
-from quarterdeck.db.database import Connection, Database
+from quarterdeck.db.database import Database
 from quarterdeck.runs import calls
 from quarterdeck.runs.calls import ListedServer
 from quarterdeck.runs.lifecycle import Lease
@@ -115,10 +115,6 @@ class McpTools:
             tools = await self._connections.list_tools(target, lease.session_id)
         except McpFailure as failure:
             return UnavailableServer(server_id=target.server_id, name=target.name, reason=storable(str(failure)))
-        except Exception as fault:
-            # Whatever a server sends, the run goes on without its tools.
-            log.warning("listing tools failed", exc_info=fault, extra=fields(server_id=target.server_id))
-            return UnavailableServer(server_id=target.server_id, name=target.name, reason="Its tools cannot be listed.")
         return ListedServer(target.server_id, target.name, tools)
 
     async def _call(self, lease: Lease, server_id: UUID, tool: str, arguments: dict[str, Any], key: str) -> McpResult:
@@ -134,9 +130,6 @@ class McpTools:
         return await self._connections.call(found.targets[0], lease.session_id, tool, arguments, key)
 
     async def _targets(self, lease: Lease, server_ids: list[UUID]) -> FoundTargets:
-        async def read(connection: Connection) -> FoundTargets:
-            return await mcp_servers.targets(
-                connection, self._cipher, self._tokens, lease.workspace_id, list(server_ids)
-            )
-
-        return await self._database.read(read)
+        return await self._database.read(
+            mcp_servers.targets, self._cipher, self._tokens, lease.workspace_id, list(server_ids)
+        )

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from collections.abc import Awaitable, Callable
 
 import uvloop
 
@@ -14,16 +15,15 @@ from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.settings import Settings, SettingsError
 from quarterdeck.core.trace_export import start_tracing, stop_tracing
 from quarterdeck.db.database import Database
-from quarterdeck.events.notifications import Notifier
+from quarterdeck.events.log import Notifier
 from quarterdeck.models.registry import ModelRegistry
 from quarterdeck.runs.action_records import expire_actions, release_actions
+from quarterdeck.runs.lifecycle import recover, runs_to_leave
 from quarterdeck.runs.model_pauses import ModelPauses
-from quarterdeck.runs.recovery import recover, runs_to_leave
 from quarterdeck.sandbox.adapter import Sandbox
 from quarterdeck.sandbox.choice import find_sandbox
 from quarterdeck.sandbox.model import SandboxUnavailable
 from quarterdeck.sessions.service import purge_deleted_sessions
-from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.session_skills import SkillReader
 from quarterdeck.tools.model import ToolRule
 from quarterdeck.webhooks.deliveries import DeliverySender
@@ -34,8 +34,6 @@ from quarterdeck.worker.queue import Queue
 from quarterdeck.worker.run_driver import RunDriver
 from quarterdeck.worker.run_files import SessionFolders
 
-# Files of skills that are read at the same time. An object store answers slowly, so threads mostly wait for it.
-_READ_THREADS = 16
 # How often a worker without a free slot looks for waiting runs whose workspace has less than its share.
 _TURN_SECONDS = 0.25
 # How often a worker looks which models are paused.
@@ -59,9 +57,8 @@ async def _work(settings: Settings) -> None:
     notifier = Notifier(database)
     blobs = open_blob_store(settings.blob, settings.data_dir)
     models = ModelRegistry(settings.model)
-    files = BundleFiles(database, blobs, settings.bundle, settings.data_dir, _READ_THREADS)
     sandbox = await _find_sandbox(settings)
-    skills = SkillReader(database, files)
+    skills = SkillReader(database, blobs)
     folders = None if sandbox is None else SessionFolders(database, blobs, skills, sandbox, settings)
     mcp_tools = McpTools(database, settings, sandbox)
     agents = AgentLoader(database, blobs, skills, models, settings.model, settings.sandbox, folders, mcp_tools)
@@ -71,13 +68,16 @@ async def _work(settings: Settings) -> None:
     await database.open()
     queue = Queue(driver, database, settings.database, settings.worker)
     background = [
-        asyncio.create_task(_recover_runs(database, settings)),
-        asyncio.create_task(_give_turns(database, driver)),
-        asyncio.create_task(_refresh_pauses(pauses)),
+        asyncio.create_task(
+            _repeat("recovery", lambda: _recover(database, settings), settings.worker.sweep_seconds),
+        ),
+        asyncio.create_task(_repeat("giving turns", lambda: _give_turns(database, driver), _TURN_SECONDS)),
+        asyncio.create_task(_repeat("looking for pauses of models", pauses.refresh, _PAUSES_SECONDS)),
         asyncio.create_task(_deliver_webhooks(database, settings)),
     ]
     if folders is not None:
-        background.append(asyncio.create_task(_sweep_copies(folders, settings.sandbox.sweep_seconds)))
+        sweep = _repeat("deleting copies of deleted files", folders.sweep, settings.sandbox.sweep_seconds)
+        background.append(asyncio.create_task(sweep))
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -91,7 +91,6 @@ async def _work(settings: Settings) -> None:
         await asyncio.gather(*background, return_exceptions=True)
         await mcp_tools.close()
         await models.close()
-        files.close()
         await notifier.close()
         await database.close()
         if folders is not None:
@@ -106,47 +105,27 @@ async def _find_sandbox(settings: Settings) -> Sandbox | None:
         raise SettingsError(f"QUARTERDECK_SANDBOX_KIND={settings.sandbox.kind}: {fault}") from fault
 
 
-async def _recover_runs(database: Database, settings: Settings) -> None:
+async def _repeat(what: str, work: Callable[[], Awaitable[None]], pause_seconds: float) -> None:
+    """`work` looks at the current state each time, so that an error or a killed worker has no lasting effect."""
     while True:
         try:
-            await recover(database, settings.worker.lease_seconds, settings.run.active_per_workspace)
-            # First: a limit that was raised in time has not expired.
-            await release_actions(database)
-            await expire_actions(database)
-            await purge_deleted_sessions(database)
+            await work()
         except Exception as fault:
-            log.warning("recovery failed; trying again", exc_info=fault)
-        await asyncio.sleep(settings.worker.sweep_seconds)
-
-
-async def _sweep_copies(folders: SessionFolders, pause_seconds: float) -> None:
-    while True:
+            log.warning(f"{what} failed; trying again", exc_info=fault)
         await asyncio.sleep(pause_seconds)
-        try:
-            await folders.sweep()
-        except Exception as fault:
-            log.warning("deleting copies of deleted files failed; trying again", exc_info=fault)
+
+
+async def _recover(database: Database, settings: Settings) -> None:
+    await recover(database, settings.worker.lease_seconds, settings.run.active_per_workspace)
+    # First: a limit that was raised in time has not expired.
+    await release_actions(database)
+    await expire_actions(database)
+    await purge_deleted_sessions(database)
 
 
 async def _give_turns(database: Database, driver: RunDriver) -> None:
-    """Looks at the current state each time, so that a lost connection or a killed worker has no lasting effect."""
-    while True:
-        await asyncio.sleep(_TURN_SECONDS)
-        if not driver.is_busy:
-            continue
-        try:
-            driver.leave(await runs_to_leave(database, no_slot_free=driver.is_full))
-        except Exception as fault:
-            log.warning("giving turns failed; trying again", exc_info=fault)
-
-
-async def _refresh_pauses(pauses: ModelPauses) -> None:
-    while True:
-        try:
-            await pauses.refresh()
-        except Exception as fault:
-            log.warning("the pauses of models could not be read; trying again", exc_info=fault)
-        await asyncio.sleep(_PAUSES_SECONDS)
+    if driver.is_busy:
+        driver.leave(await runs_to_leave(database, no_slot_free=driver.is_full))
 
 
 async def _deliver_webhooks(database: Database, settings: Settings) -> None:

@@ -7,13 +7,11 @@ So a lost notification or answer has no lasting effect, and an error of the data
 import asyncio
 from contextlib import suppress
 
-from psycopg import AsyncConnection
-
 from quarterdeck.core import metrics
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.logging import fields, log
 from quarterdeck.core.settings import DatabaseSettings, WorkerSettings
-from quarterdeck.db.database import Connection, Database, connection_options
+from quarterdeck.db.database import Connection, Database, connect
 from quarterdeck.worker import queue_store as store
 from quarterdeck.worker.queue_store import Job
 from quarterdeck.worker.run_driver import RunDriver
@@ -21,7 +19,6 @@ from quarterdeck.worker.run_driver import RunDriver
 _CHECK_SECONDS = 1.0
 # Taken by one statement. Few, since other workers may be idle.
 _TAKEN_AT_ONCE = 8
-_CONNECT_SECONDS = 3
 # After an error of the database. Runs must resume within five seconds after it is back.
 _PAUSE_SECONDS = 0.5
 
@@ -67,13 +64,11 @@ class Queue:
         # Jobs that are not among these, neither before nor after the call, have just been taken.
         known, done = set(self._tasks) | self._done, set(self._done)
         count = min(self._worker.concurrency - len(self._tasks), _TAKEN_AT_ONCE)
-
-        async def work(connection: Connection) -> list[Job]:
-            lease_seconds, slots = self._worker.lease_seconds, self._worker.concurrency
-            return await store.synchronize(connection, self._id, lease_seconds, slots, count, done)
-
+        lease_seconds, slots = self._worker.lease_seconds, self._worker.concurrency
         try:
-            jobs = await self._database.statement(work, repeatable=True)
+            jobs = await self._database.statement(
+                store.synchronize, self._id, lease_seconds, slots, count, done, repeatable=True
+            )
         except Exception as fault:
             log.warning("the queue is not reachable; trying again", exc_info=fault)
             await asyncio.sleep(_PAUSE_SECONDS)
@@ -102,9 +97,11 @@ class Queue:
             self._changed.set()
 
     async def _listen(self) -> None:
+        url = self._database_settings.session_url
+        assert url is not None, "the caller sets the database URL"
         while True:
             try:
-                async with await self._connect() as connection:
+                async with await connect(url, self._database_settings) as connection:
                     await store.listen(connection)
                     # Jobs may have been added before.
                     self._changed.set()
@@ -113,13 +110,6 @@ class Queue:
             except Exception as fault:
                 log.debug("the listening connection was lost; reconnecting", exc_info=fault)
             await asyncio.sleep(_PAUSE_SECONDS)
-
-    async def _connect(self) -> Connection:
-        """To PostgreSQL itself: a pooler in transaction mode does not deliver notifications."""
-        url = self._database_settings.session_url
-        assert url is not None, "the caller sets the database URL"
-        options = connection_options(self._database_settings)
-        return await AsyncConnection.connect(url, autocommit=True, options=options, connect_timeout=_CONNECT_SECONDS)
 
     async def _leave(self) -> None:
         """Cancelled tasks hand their runs back, so that other workers continue with them at once."""

@@ -13,8 +13,6 @@ _UNREGISTER = "DELETE FROM workers WHERE id = %s"
 
 
 class Job(Struct, frozen=True):
-    """A job that the worker has."""
-
     id: int
     run_id: UUID
     # The run was cancelled.

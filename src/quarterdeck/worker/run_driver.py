@@ -20,19 +20,19 @@ from quarterdeck.events.model import NewEvent
 from quarterdeck.models.catalog import ModelCatalog
 from quarterdeck.models.context import BYTES_PER_TOKEN, is_summary, newest_turns, summary_turn
 from quarterdeck.models.model import (
+    ContentRefused,
     ContextExceeded,
     CutOff,
     ModelFailure,
     ProviderRefused,
-    RequestRefused,
     Step,
     Turn,
     UserTurn,
 )
 from quarterdeck.runs import lifecycle
 from quarterdeck.runs.action_model import ActionKind, ActionState, LimitScope, NewAction, ReachedLimit
-from quarterdeck.runs.lifecycle import Lease, LimitReached, SetupChanged, Superseded
-from quarterdeck.runs.model import RunSetup, StepUsage
+from quarterdeck.runs.lifecycle import Lease, LimitReached, SetupChanged
+from quarterdeck.runs.model import RunSetup, Superseded
 from quarterdeck.runs.model_pauses import ModelPaused, ModelPauses
 from quarterdeck.sessions import service as sessions
 from quarterdeck.tools.model import ToolRule
@@ -116,13 +116,13 @@ class RunDriver:
         pauses: ModelPauses,
         sandbox_rule: ToolRule = ToolRule.ALLOW,
     ) -> None:
-        self._pauses = pauses
-        self._database = database
-        self._agents = agents
-        self._settings = settings
-        self._actions = actions
+        self.database = database
+        self.agents = agents
+        self.settings = settings
+        self.actions = actions
+        self.sandbox_rule = sandbox_rule
+        self.pauses = pauses
         self._worker = worker
-        self._sandbox_rule = sandbox_rule
         self._driven = 0
         # Two of one run, if this worker was paused and taken for dead and has then fetched the run again.
         self._attempts: set[_Attempt] = set()
@@ -155,7 +155,7 @@ class RunDriver:
         if not tracing.is_on():
             return None
         try:
-            return await lifecycle.traceparent(self._database, run_id)
+            return await lifecycle.traceparent(self.database, run_id)
         except ServiceError as fault:
             log.warning("the run is not part of the trace of its request", exc_info=fault, extra=fields(run_id=run_id))
             return None
@@ -173,7 +173,7 @@ class RunDriver:
             pause_seconds, again = min(2 * pause_seconds, _MAX_PAUSE_SECONDS), True
 
     async def _attempt(self, run_id: UUID, *, again: bool) -> bool:
-        lease = await begin_attempt(self._database, self._agents.catalog, run_id, self._settings, again=again)
+        lease = await begin_attempt(self.database, self.agents.catalog, run_id, self.settings, again=again)
         if lease is None:
             return False
         try:
@@ -193,24 +193,23 @@ class RunDriver:
 
     async def _run(self, lease: Lease) -> bool:
         """Whether the run has succeeded."""
-        attempt = _Attempt(
-            self._database, self._agents, self._settings, self._actions, lease, self._pauses, self._sandbox_rule
-        )
+        attempt = _Attempt(self, lease)
         self._attempts.add(attempt)
         try:
             with attempt_span(lease, expected=(Leaving, LimitReached, ModelPaused, Superseded)):
-                async with asyncio.timeout(self._settings.max_seconds - lease.seconds):
+                async with asyncio.timeout(self.settings.max_seconds - lease.seconds):
                     return await attempt.run()
         except ModelFailure as failure:
-            refused = isinstance(failure, RequestRefused)
-            await lifecycle.fail(self._database, lease, str(failure), refused=refused)
+            refused = isinstance(failure, ContentRefused)
+            await lifecycle.fail(self.database, lease, str(failure), refused=refused)
         except TimeoutError:
-            await lifecycle.fail(self._database, lease, lifecycle.overdue(self._settings))
-        except LimitReached as limit:
-            if limit.stopped is None:
-                await lifecycle.wait(self._database, lease, [budget_action(limit.reached)], self._actions)
+            await lifecycle.fail(self.database, lease, lifecycle.overdue(self.settings))
+        except LimitReached as fault:
+            reached, stopped = fault.limit.reached, fault.limit.stopped
+            if stopped is None:
+                await lifecycle.wait(self.database, lease, [budget_action(reached)], self.actions)
             else:
-                await lifecycle.fail(self._database, lease, stop_reason(limit.reached, limit.stopped))
+                await lifecycle.fail(self.database, lease, stop_reason(reached, stopped))
         finally:
             self._attempts.remove(attempt)
         return False
@@ -220,7 +219,7 @@ class RunDriver:
     ) -> None:
         try:
             await lifecycle.hand_back(
-                self._database, lease, reason, pause_seconds=pause_seconds, waits_for_model=waits_for_model
+                self.database, lease, reason, pause_seconds=pause_seconds, waits_for_model=waits_for_model
             )
         except Superseded:
             log.info("the run was cancelled", extra=fields(run_id=lease.run_id))
@@ -230,22 +229,13 @@ class RunDriver:
 
 
 class _Attempt:
-    def __init__(
-        self,
-        database: Database,
-        agents: AgentLoader,
-        settings: RunSettings,
-        actions: ActionSettings,
-        lease: Lease,
-        pauses: ModelPauses,
-        sandbox_rule: ToolRule,
-    ) -> None:
-        self._pauses = pauses
-        self._sandbox_rule = sandbox_rule
-        self._database = database
-        self._agents = agents
-        self._settings = settings
-        self._actions = actions
+    def __init__(self, driver: RunDriver, lease: Lease) -> None:
+        self._database = driver.database
+        self._agents = driver.agents
+        self._settings = settings = driver.settings
+        self._actions = driver.actions
+        self._sandbox_rule = driver.sandbox_rule
+        self._pauses = driver.pauses
         self._lease = lease
         self.run_id = lease.run_id
         self._steps = lease.steps
@@ -308,7 +298,7 @@ class _Attempt:
         if self._has_taken_inputs:
             self._has_taken_inputs = False
             if self._lease.reached is not None:
-                raise LimitReached(*self._lease.reached)
+                raise LimitReached(self._lease.reached)
             return
         inputs = await lifecycle.take(self._database, self._lease, self._steps + 1, self._input_budget_bytes)
         self._input_budget_bytes -= lifecycle.taken_bytes(inputs)
@@ -327,18 +317,20 @@ class _Attempt:
         async with self._deltas() as deltas:
             compaction = await self._request(agent.model_name, agent.summarise(self._turns, deltas.retry))
         if compaction is not None:
+            await self._pauses.answered(agent.model_name, self.run_id)
             await self._store_compaction(agent, compaction)
             return False
         self._forget_old_turns(agent)
         try:
             step = await self._request(agent.model_name, self._step(agent))
+            await self._pauses.answered(agent.model_name, self.run_id)
         except ContextExceeded as fault:
             agent.shorten(fault)
             return False
         try:
             step, mismatch = await agent.checked(step)
         except ModelFailure as fault:
-            # It has cost something all the same. Not stored as an answer that matches.
+            # The request has cost something all the same. Not stored as an answer that matches.
             await self._record(agent, step, journal.entries_of(step, str(fault)))
             raise
         answer = journal.answer_turns(step, self.run_id, mismatch)
@@ -353,7 +345,7 @@ class _Attempt:
     async def _store_compaction(self, agent: Agent, compaction: Compaction) -> None:
         split = compaction.split
         if not compaction.summary:
-            # It has cost something all the same. The older turns are cut off.
+            # The request has cost something all the same. The older turns are cut off.
             await self._record(agent, compaction.step, [])
             return
         self._summarised += self._left_out + len(split.older) - is_summary(split.older)
@@ -365,16 +357,9 @@ class _Attempt:
 
     async def _record(self, agent: Agent, step: Step, entries: Sequence[NewEvent], *, finish: bool = False) -> bool:
         """Whether the run is finished."""
-        used = StepUsage(
-            model=agent.model_name,
-            input_tokens=step.input_tokens,
-            cached_tokens=step.cached_tokens,
-            output_tokens=step.output_tokens,
-            cost_usd=step.cost_usd,
-        )
-        finished = await lifecycle.record(self._database, self._lease, entries, used, finish=finish)
-        tokens = {"input": used.input_tokens, "cached": used.cached_tokens, "output": used.output_tokens}
-        metrics.step_stored(used.model, tokens, used.cost_usd)
+        finished = await lifecycle.record(self._database, self._lease, entries, agent.model_name, step, finish=finish)
+        tokens = {"input": step.input_tokens, "cached": step.cached_tokens, "output": step.output_tokens}
+        metrics.step_stored(agent.model_name, tokens, step.cost_usd)
         self._steps += 1
         self._tokens += step.input_tokens + step.output_tokens
         return finished
@@ -405,7 +390,7 @@ class _Attempt:
             raise Leaving
         try:
             async with asyncio.timeout(None) as self._request_limit:
-                result = await request
+                return await request
         except ProviderRefused as fault:
             raise await self._pauses.refused(model, self.run_id, fault) from None
         except TimeoutError as fault:
@@ -414,8 +399,6 @@ class _Attempt:
             raise
         finally:
             self._request_limit = None
-        await self._pauses.answered(model, self.run_id)
-        return result
 
     async def _call_tools(self, agent: Agent) -> bool:
         """Carries out what can be carried out. False: the other calls need answers, and the run waits for them."""

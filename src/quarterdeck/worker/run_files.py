@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import io
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 from uuid import UUID
 
 from quarterdeck.blobs import service as blobs
@@ -15,16 +16,19 @@ from quarterdeck.core.logging import fields, log
 from quarterdeck.core.settings import Settings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.models.model import ResultImage
-from quarterdeck.runs.lifecycle import Lease, Superseded
+from quarterdeck.runs.lifecycle import Lease
+from quarterdeck.runs.model import Superseded
 from quarterdeck.sandbox.adapter import Sandbox
 from quarterdeck.sandbox.folders import open_folders
 from quarterdeck.sandbox.manifest import Manifest
 from quarterdeck.sandbox.run_folders import MountedSkills, RunSandbox, SkillFolders
 from quarterdeck.sandbox.session_folder import SessionFolder
-from quarterdeck.session_files import records
+from quarterdeck.session_files import service as session_files
 from quarterdeck.skills import service as skills
 from quarterdeck.skills.session_skills import RunSkill, SkillReader
 from quarterdeck.tools.tool import NewImage
+
+T = TypeVar("T")
 
 
 class AttachmentLoader:
@@ -44,17 +48,13 @@ class AttachmentLoader:
         }
         missing = [sha256 for sha256 in wanted if sha256 not in self._loaded]
         if missing:
-
-            async def find(connection: Connection) -> dict[str, Blob]:
-                return await blobs.find(connection, missing)
-
-            for blob in (await self._database.read(find)).values():
+            for blob in (await self._database.read(blobs.find, missing)).values():
                 await self._read(blob, wanted[blob.sha256])
         return self._loaded
 
     async def _read(self, blob: Blob, size: int) -> None:
         try:
-            data = await self._blob_store.read(blob.sha256, blob.generation, 0, size) if size else b""
+            data = await self._blob_store.read(blob, 0, size) if size else b""
         except (FileNotFoundError, ServiceError) as fault:
             log.warning("an attachment could not be read", exc_info=fault, extra=fields(sha256=blob.sha256))
             return
@@ -111,28 +111,22 @@ class SessionFiles:
         return self._lease.workspace_id
 
     async def revision(self) -> int:
-        async def read(connection: Connection) -> int | None:
-            return await records.revision(connection, self.session_id)
-
-        found = await self._database.read(read)
-        if found is None:
-            raise Superseded
-        return found
+        return _existing(await self._database.read(session_files.revision, self.session_id))
 
     async def manifest(self) -> Manifest:
-        async def read(connection: Connection) -> Manifest | None:
-            return await records.read_manifest(connection, self.session_id)
-
-        found = await self._database.read(read)
-        if found is None:
-            raise Superseded
-        return found
+        return _existing(await self._database.read(session_files.read_manifest, self.session_id))
 
     async def put(self, contents: Mapping[str, NewBlob]) -> None:
         await blobs.put(self._database, self.blobs, contents, self._lease.workspace_id)
 
 
-# What a worker with a sandbox needs for the folders of sessions.
+def _existing(found: T | None) -> T:
+    if found is None:
+        raise Superseded
+    return found
+
+
+# The folders of sessions, for a worker with a sandbox.
 
 
 class SessionFolders:
@@ -164,15 +158,15 @@ class SessionFolders:
         folders, archives = self._folders.idle(), self._skills.idle()
 
         async def read(connection: Connection) -> tuple[dict[UUID, int], set[str]]:
-            revisions = await records.revisions(connection, [folder.session_id for folder in folders])
-            return revisions, await skills.stored_archives(connection, [archive.sha256 for archive in archives])
+            revisions = await session_files.revisions(connection, [folder.session_id for folder in folders])
+            return revisions, await skills.stored_archives(connection, archives)
 
         revisions, stored = await self._database.read(read)
         for folder in folders:
             if folder.revision is None or folder.revision != revisions.get(folder.session_id):
                 self._folders.forget(folder)
         for archive in archives:
-            if archive.sha256 not in stored:
+            if archive not in stored:
                 self._skills.forget(archive)
         self._folders.remove_left()
 

@@ -12,13 +12,9 @@ from quarterdeck.models.model import ToolCall
 from quarterdeck.runs.lifecycle import Lease
 from quarterdeck.tools.tool import Tool
 
-_RESULT = "gen_ai.tool.call.result"
-
 
 def job_span(run_id: UUID, traceparent: str | None) -> AbstractContextManager[Span]:
     """`traceparent`: of the request that started the run."""
-    if not tracing.is_on():
-        return tracing.NO_SPAN
     attributes = {
         "messaging.system": "postgresql",
         "messaging.operation.name": "process",
@@ -32,8 +28,6 @@ def job_span(run_id: UUID, traceparent: str | None) -> AbstractContextManager[Sp
 
 def attempt_span(lease: Lease, expected: tuple[type[BaseException], ...]) -> AbstractContextManager[Span]:
     """`expected`: exceptions that end the attempt in good order."""
-    if not tracing.is_on():
-        return tracing.NO_SPAN
     attributes: dict[str, str | int] = {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.conversation.id": str(lease.session_id),
@@ -49,8 +43,6 @@ def attempt_span(lease: Lease, expected: tuple[type[BaseException], ...]) -> Abs
 
 def tool_span(tool: Tool, call: ToolCall, arguments: dict[str, Any]) -> AbstractContextManager[Span]:
     """`arguments`: those that the tool gets."""
-    if not tracing.is_on():
-        return tracing.NO_SPAN
     attributes = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": tool.name,
@@ -66,4 +58,4 @@ def tool_span(tool: Tool, call: ToolCall, arguments: dict[str, Any]) -> Abstract
 def add_result(span: Span, text: str) -> None:
     limit = tracing.content_characters()
     if limit is not None:
-        span.set_attribute(_RESULT, text[:limit])
+        span.set_attribute("gen_ai.tool.call.result", text[:limit])

@@ -18,7 +18,8 @@ from quarterdeck.models.output_schema import SchemaChecks
 from quarterdeck.runs import calls as call_log
 from quarterdeck.runs.action_model import NewAction, RememberedTool
 from quarterdeck.runs.calls import CallStates
-from quarterdeck.runs.lifecycle import Lease, Superseded
+from quarterdeck.runs.lifecycle import Lease
+from quarterdeck.runs.model import Superseded
 from quarterdeck.sandbox.manifest import FileChanges, PathConflict
 from quarterdeck.sandbox.model import Refusal
 from quarterdeck.sandbox.session_folder import SessionFolder
@@ -60,11 +61,6 @@ class _Known(Struct, frozen=True):
     policy: dict[str, ToolRule]
 
 
-class _Done(Struct, frozen=True):
-    results: list[ToolResult]
-    actions: list[NewAction]
-
-
 class ToolRunner:
     def __init__(
         self,
@@ -100,11 +96,19 @@ class ToolRunner:
         after a crash only the calls without a stored result are looked at again.
 
         Calls that all only read are carried out in parallel. Their results are stored in the order of the calls."""
-        done = _Done([], [])
+        results: list[ToolResult] = []
+        actions: list[NewAction] = []
+
+        async def keep(call: ToolCall, settled: KnownResult | Wait) -> None:
+            if isinstance(settled, Wait):
+                actions.append(settled.action)
+            else:
+                results.append(await self._store(call, settled))
+
         if len(calls) < 2 or not all(map(self._only_reads, calls)):
             for call in calls:
-                await self._add(done, call, await self._settle(call, step))
-            return done.results, done.actions
+                await keep(call, await self._settle(call, step))
+            return results, actions
         slots = asyncio.Semaphore(_READS_AT_ONCE)
 
         async def settle(call: ToolCall) -> KnownResult | Wait:
@@ -115,12 +119,12 @@ class ToolRunner:
         tasks = [asyncio.create_task(settle(call)) for call in calls]
         try:
             for call, task in zip(calls, tasks, strict=True):
-                await self._add(done, call, await task)
+                await keep(call, await task)
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        return done.results, done.actions
+        return results, actions
 
     def _only_reads(self, call: ToolCall) -> bool:
         tool = self._tools.find(call.name)
@@ -138,7 +142,7 @@ class ToolRunner:
         return next_step
 
     async def _mismatch(self, call: ToolCall, action: NewAction) -> KnownResult | None:
-        """Of a tool of the caller: a call that does not match its schema reaches nobody."""
+        """Why a call of a caller's tool does not match its schema: such a call reaches nobody. None: it may be made."""
         tool = self._tools.find(call.name)
         if tool is None or tool.carry_out is not None or action.arguments is None:
             return None
@@ -148,12 +152,6 @@ class ToolRunner:
             return None
         whose = "arguments" if action.arguments == call.arguments else "arguments that a person set"
         return failure(f"the {whose} do not match the parameters of this tool: {reason} Call the tool again.")
-
-    async def _add(self, done: _Done, call: ToolCall, settled: KnownResult | Wait) -> None:
-        if isinstance(settled, Wait):
-            done.actions.append(settled.action)
-        else:
-            done.results.append(await self._store(call, settled))
 
     async def _read(self, call: ToolCall, step: int) -> _Known:
         async def read(connection: Connection) -> _Known:

@@ -7,14 +7,15 @@ from typing import Any
 from uuid import UUID
 
 from msgspec import UNSET, Struct, UnsetType, to_builtins
+from msgspec.structs import asdict, replace
 
 from quarterdeck.agents.configuration import Limit
 from quarterdeck.api_keys import service as api_keys
 from quarterdeck.api_keys.model import ApiKeyBody, CreateApiKeyBody, CreatedApiKeyBody
 from quarterdeck.api_keys.rules import check_expiry
 from quarterdeck.auth.access import Access, visible_workspace
-from quarterdeck.changes.audit.model import Change, ObjectType
-from quarterdeck.changes.audit.service import record_operator_change
+from quarterdeck.changes.audit_log import record_operator_change
+from quarterdeck.changes.model import Change, ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors
 from quarterdeck.core.actors import ActorBody, Permission, Principal
@@ -25,7 +26,7 @@ from quarterdeck.core.pages import PageRequest
 from quarterdeck.core.retention import RetentionDays, retention_in_force
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.sessions.rules import changed_limit
-from quarterdeck.workspaces import rules, store
+from quarterdeck.workspaces import store
 from quarterdeck.workspaces.model import (
     ChangeWorkspaceBody,
     MemberBody,
@@ -34,6 +35,9 @@ from quarterdeck.workspaces.model import (
     WorkspaceBody,
     WorkspaceLimits,
 )
+
+_MAY_NOT_EXPIRE = "To change the retention of runs, events or files, the permission session.manage is needed too."
+
 
 _FIRST_NAME = "First workspace"
 _FIRST_OWNER = "owner@localhost"
@@ -76,7 +80,7 @@ async def get_workspace(access: Access, defaults: RetentionDays, call: Call[None
     refusals=(
         ErrorCase(
             "may_not_expire",
-            errors.exceeds_caller(rules.MAY_NOT_EXPIRE),
+            errors.exceeds_caller(_MAY_NOT_EXPIRE),
             "The request changes the retention of runs, events or files, and the key lacks `session.manage`.",
             "Use a key with both permissions, or leave these three out.",
         ),
@@ -91,7 +95,7 @@ async def change_workspace(
         connection: Connection, principal: Principal, workspace_id: UUID, body: ChangeWorkspaceBody
     ) -> Made:
         # A statement of its own: the next one must see what the previous holder of the lock committed.
-        await _lock_workspace(connection, workspace_id)
+        owner_id = await _lock_workspace(connection, workspace_id)
         before = await show_workspace(connection, workspace_id, defaults)
         call.check_unchanged(before.revision)
         limits, retention = before.limits, before.retention
@@ -99,10 +103,10 @@ async def change_workspace(
             limits = WorkspaceLimits(day=changed_limit(before.limits.day, body.limits.day))
         if body.retention is not UNSET:
             retention = await _changed_retention(connection, retention, body.retention)
-            rules.check_may_expire(principal, before.retention, retention)
+            _check_may_expire(principal, before.retention, retention)
         if (limits, retention) == (before.limits, before.retention):
-            return Made(shown=before, kept=before, object_id=workspace_id, changed=False)
-        await store.set_limits_and_retention(connection, workspace_id, limits, retention)
+            return Made.plain(before, workspace_id, None, False)
+        await store.change(connection, workspace_id, before.name, before.max_key_days, owner_id, limits.day, retention)
         after = await show_workspace(connection, workspace_id, defaults)
         return Made.plain(after, workspace_id, after.name, **_changed_detail(before, after))
 
@@ -299,8 +303,21 @@ async def _stored(connection: Connection, workspace_id: UUID) -> WorkspaceBody:
     return await show_workspace(connection, workspace_id, RetentionDays())
 
 
+def _check_may_expire(principal: Principal, own: RetentionDays, wanted: RetentionDays) -> None:
+    """A short retention deletes conversations, as deleting sessions does. null counts too: the server may delete
+    earlier than the workspace does."""
+    before, after = ((each.run_days, each.event_days, each.file_days) for each in (own, wanted))
+    if before != after and not principal.may(Permission.SESSION_MANAGE):
+        raise errors.exceeds_caller(_MAY_NOT_EXPIRE)
+
+
 async def _changed_retention(connection: Connection, own: RetentionDays, change: SetRetention) -> RetentionDays:
-    return rules.changed_retention(own, change, await store.server_audit_days(connection))
+    """A workspace can keep audit events longer than the server, not shorter: its managers must not be able to remove
+    what they did."""
+    server_days = await store.server_audit_days(connection)
+    if change.audit_days and server_days is not None and change.audit_days < server_days:
+        raise errors.invalid(f"retention.audit_days must be at least {server_days}, the setting of the server.")
+    return replace(own, **{kind: days for kind, days in asdict(change).items() if days is not UNSET})
 
 
 def _changed_detail(before: WorkspaceBody, after: WorkspaceBody) -> dict[str, Any]:

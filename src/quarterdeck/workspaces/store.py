@@ -46,10 +46,6 @@ WHERE id = %(id)s AND (name, max_key_days, owner_id, daily_max_cost_usd, daily_m
         %(name)s, %(days)s::integer, %(owner)s, %(cost)s::numeric, %(tokens)s::bigint, %(retention)s::jsonb
     )
 """
-_SET_LIMITS_AND_RETENTION = """
-UPDATE workspaces SET daily_max_cost_usd = %s, daily_max_tokens = %s, retention = %s, revision = revision + 1
-WHERE id = %s
-"""
 _RETENTION_OF_ALL = "SELECT id, retention FROM workspaces ORDER BY id"
 _SERVER_AUDIT_DAYS = "SELECT keep_days FROM audit_retention"
 _SELECT = """
@@ -135,13 +131,6 @@ async def change(
     await connection.execute(_CHANGE, values | limits | {"retention": Jsonb(retention.set_days())})
 
 
-async def set_limits_and_retention(
-    connection: Connection, workspace_id: UUID, limits: WorkspaceLimits, retention: RetentionDays
-) -> None:
-    values = (limits.day.max_cost_usd, limits.day.max_tokens, Jsonb(retention.set_days()), workspace_id)
-    await connection.execute(_SET_LIMITS_AND_RETENTION, values)
-
-
 async def get(connection: Connection, workspace_id: UUID, defaults: RetentionDays) -> WorkspaceBody | None:
     """`defaults`: the retention by the settings of the server. That of audit events is stored."""
     rows = await fetch_rows(connection, _GET, (workspace_id,))
@@ -155,7 +144,7 @@ async def all_workspaces(connection: Connection, defaults: RetentionDays) -> lis
 async def retention_of_all(connection: Connection) -> dict[UUID, RetentionDays]:
     """What is set, by workspace."""
     rows = await (await connection.execute(_RETENTION_OF_ALL)).fetchall()
-    return {workspace_id: _retention(own) for workspace_id, own in rows}
+    return {workspace_id: msgspec.convert(own, RetentionDays) for workspace_id, own in rows}
 
 
 async def server_audit_days(connection: Connection) -> int | None:
@@ -188,12 +177,7 @@ async def find_member(connection: Connection, workspace_id: UUID, email: str) ->
 
 
 def _workspace(row: Row, defaults: RetentionDays) -> WorkspaceBody:
-    retention = _retention(row["retention"])
+    retention = msgspec.convert(row["retention"], RetentionDays)
     limits = WorkspaceLimits(Limit(row["daily_max_cost_usd"], row["daily_max_tokens"]))
     in_force = retention_in_force(retention, replace(defaults, audit_days=row["audit_days"]))
     return as_record(WorkspaceBody, row | {"limits": limits, "retention": retention, "effective_retention": in_force})
-
-
-def _retention(stored: dict[str, int]) -> RetentionDays:
-    # A later release may have stored kinds that this one does not know.
-    return msgspec.convert(stored, RetentionDays)

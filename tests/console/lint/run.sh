@@ -15,5 +15,5 @@ cmp -s $here/package-lock.json $here/node_modules/.installed || {
     cp $here/package-lock.json $here/node_modules/.installed
 }
 
-$tools/eslint --ignore-pattern "**/vendor/" --config $here/eslint.config.js --max-warnings 0 src/quarterdeck/console
+$tools/eslint --ignore-pattern "**/vendor/" --config $here/eslint.config.js --max-warnings 0 src/quarterdeck/console src/quarterdeck/api_reference
 $tools/tsc --project $here --pretty false

@@ -42,7 +42,6 @@ from quarterdeck.runs.action_records import release_actions
 from quarterdeck.runs.lifecycle import Lease
 from quarterdeck.runs.model_pauses import ModelPauses
 from quarterdeck.sandbox.choice import find_sandbox
-from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.session_skills import SkillReader
 from quarterdeck.tools.tool import Tool
 from quarterdeck.worker.agent import AgentLoader, add_note
@@ -91,20 +90,20 @@ _life: ContextVar[_Life | None] = ContextVar("life", default=None)
 
 
 class _WorkerDatabase(Database):
-    async def read(self, work: Any, **options: Any) -> Any:
+    async def read(self, work: Any, *given: Any, **options: Any) -> Any:  # type: ignore[override]
         if life := _life.get():
             life.check()
-        return await super().read(work, **options)
+        return await super().read(work, *given, **options)
 
-    async def statement(self, work: Any, **options: Any) -> Any:
+    async def statement(self, work: Any, *given: Any, **options: Any) -> Any:  # type: ignore[override]
         if life := _life.get():
             life.before_write()
-        return await super().statement(work, **options)
+        return await super().statement(work, *given, **options)
 
-    async def transaction(self, work: Any, **options: Any) -> Any:
+    async def transaction(self, work: Any, *given: Any, **options: Any) -> Any:  # type: ignore[override]
         if life := _life.get():
             life.before_write()
-        return await super().transaction(work, **options)
+        return await super().transaction(work, *given, **options)
 
 
 class _Registry(ModelRegistry):
@@ -273,9 +272,7 @@ async def running_service(owner_url: str, data_dir: Path) -> AsyncIterator[Servi
         service = Service(http, database, await stack.enter_async_context(await connecting))
         sandbox = await find_sandbox(SandboxSettings(), data_dir)
         blobs = open_blob_store(BlobSettings(), data_dir)
-        files = BundleFiles(database, blobs, settings.bundle, data_dir, 1)
-        stack.callback(files.close)
-        skills = SkillReader(database, files)
+        skills = SkillReader(database, blobs)
         folders = None if sandbox is None else SessionFolders(database, blobs, skills, sandbox, settings)
         if folders is not None:
             stack.push_async_callback(folders.close)

@@ -20,7 +20,8 @@ from quarterdeck.core.settings import CredentialSettings
 from quarterdeck.outbound.rules import AddressPolicy, read_url
 
 if TYPE_CHECKING:
-    from quarterdeck.connections.credentials.token_endpoint import IssuedToken, TokenEndpoint
+    from quarterdeck.connections.credentials.token_endpoint import IssuedToken
+    from quarterdeck.outbound.http_client import OutboundClient
 
 # A token is not used in the last part of its life: the request must still arrive in time.
 _MARGIN_SECONDS = 30.0
@@ -36,38 +37,38 @@ class OAuthTokens:
     def __init__(self, settings: CredentialSettings, exceptions: AddressExceptions | None) -> None:
         self._settings = settings
         self._policy = AddressPolicy(exceptions=exceptions)
-        # Created on first use: the HTTP library takes a tenth of a process's start, and most processes never need it.
-        self._endpoint: TokenEndpoint | None = None
+        # Created on first use.
+        self._client: OutboundClient | None = None
         # By credential and revision: a rotated secret gets a token of its own.
-        self._held: OrderedDict[tuple[UUID, int], HeldToken] = OrderedDict()
+        self._held: OrderedDict[tuple[UUID, int], OAuthAuthorization] = OrderedDict()
 
     def check_url(self, url: str) -> None:
         """Raises ServiceError."""
         read_url(url, self._policy, field="token_url")
 
-    def of(self, credential: StoredCredential, secret: str) -> "HeldToken":
+    def of(self, credential: StoredCredential, secret: str) -> "OAuthAuthorization":
         key = (credential.id, credential.revision)
-        if self._endpoint is None:
-            from quarterdeck.connections.credentials.token_endpoint import TokenEndpoint
+        if self._client is None:
+            from quarterdeck.outbound.http_client import OutboundClient
 
-            self._endpoint = TokenEndpoint(self._settings.token_seconds, self._policy)
+            self._client = OutboundClient(self._policy, self._settings.token_seconds)
         if key not in self._held:
-            self._held[key] = HeldToken(self._endpoint, credential, secret)
+            self._held[key] = OAuthAuthorization(self._client, credential, secret)
         self._held.move_to_end(key)
         if len(self._held) > _KEPT_CREDENTIALS:
             self._held.popitem(last=False)
         return self._held[key]
 
     def close(self) -> None:
-        if self._endpoint is not None:
-            self._endpoint.close()
+        if self._client is not None:
+            self._client.close()
 
 
-class HeldToken:
-    """The token of one credential."""
+class OAuthAuthorization:
+    """With the token of one credential."""
 
-    def __init__(self, endpoint: "TokenEndpoint", credential: StoredCredential, secret: str) -> None:
-        self._endpoint = endpoint
+    def __init__(self, client: "OutboundClient", credential: StoredCredential, secret: str) -> None:
+        self._client = client
         self._credential = credential
         self._secret = secret
         self._token: IssuedToken | None = None
@@ -77,30 +78,34 @@ class HeldToken:
         self._forms = redaction.forms(secret)
         self._token_forms: deque[set[str]] = deque(maxlen=_REMEMBERED_TOKENS)
 
-    async def text(self) -> str:
-        """Raises AuthorizationError."""
-        if self._token is not None and time.monotonic() < self._use_until:
-            return self._token.text
-        if self._fetching is None:
-            self._fetching = asyncio.create_task(self._fetch())
-            self._fetching.add_done_callback(self._fetched)
-        # A caller that is cancelled leaves the others their token.
-        return (await asyncio.shield(self._fetching)).text
+    async def headers(self) -> dict[str, str]:
+        token = self._token
+        if token is None or time.monotonic() >= self._use_until:
+            if self._fetching is None:
+                self._fetching = asyncio.create_task(self._fetch())
+                self._fetching.add_done_callback(self._fetched)
+            # A caller that is cancelled leaves the others their token.
+            token = await asyncio.shield(self._fetching)
+        return _bearer(token.text)
 
-    def discard(self, text: str) -> None:
-        """Another one has replaced it already, or the next caller fetches one."""
-        if self._token is not None and self._token.text == text:
+    async def renew(self, refused: dict[str, str]) -> bool:
+        """Another token has replaced it already, or the next caller fetches one."""
+        if self._token is not None and refused == _bearer(self._token.text):
             self._token = None
+        return True
 
     def redact(self, text: str) -> str:
         return redaction.redact(text, self._forms.union(*self._token_forms))
 
     async def _fetch(self) -> "IssuedToken":
+        from quarterdeck.connections.credentials.token_endpoint import fetch_token
+
+        credential = self._credential
         try:
-            token = await self._endpoint.fetch(self._credential.workspace_id, self._credential.parameters, self._secret)
+            token = await fetch_token(self._client, credential.workspace_id, credential.parameters, self._secret)
         except AuthorizationError as fault:
             detail = redaction.redact(fault.detail, self._forms)
-            log.warning("no access token", extra=fields(credential_id=self._credential.id, reason=detail))
+            log.warning("no access token", extra=fields(credential_id=credential.id, reason=detail))
             raise
         margin = min(_MARGIN_SECONDS, token.valid_seconds * _MARGIN_SHARE)
         self._token, self._use_until = token, time.monotonic() + token.valid_seconds - margin
@@ -114,26 +119,11 @@ class HeldToken:
             task.exception()
 
 
-class OAuthAuthorization:
-    def __init__(self, held: HeldToken) -> None:
-        self._held = held
-
-    async def headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {await self._held.text()}"}
-
-    async def renew(self, refused: dict[str, str]) -> bool:
-        self._held.discard(refused.get("Authorization", "").removeprefix("Bearer "))
-        return True
-
-    def redact(self, text: str) -> str:
-        return self._held.redact(text)
-
-
 class StaticAuthorization:
-    """The secret is the value of a header."""
+    """The secret is in the value of a header."""
 
-    def __init__(self, header: str, value: str, secret: str) -> None:
-        self._headers = {header: value}
+    def __init__(self, headers: dict[str, str], secret: str) -> None:
+        self._headers = headers
         self._secret_forms = redaction.forms(secret)
 
     async def headers(self) -> dict[str, str]:
@@ -167,8 +157,12 @@ class UnusableAuthorization:
 
 def authorization_of(credential: StoredCredential, secret: str, tokens: OAuthTokens) -> Authorization:
     if credential.kind is CredentialType.BEARER:
-        return StaticAuthorization("Authorization", f"Bearer {secret}", secret)
+        return StaticAuthorization(_bearer(secret), secret)
     if credential.kind is CredentialType.HEADER:
         assert credential.parameters.header is not None
-        return StaticAuthorization(credential.parameters.header, secret, secret)
-    return OAuthAuthorization(tokens.of(credential, secret))
+        return StaticAuthorization({credential.parameters.header: secret}, secret)
+    return tokens.of(credential, secret)
+
+
+def _bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}

@@ -5,7 +5,7 @@ from uuid import UUID
 import msgspec
 
 from quarterdeck.auth.access import Access, visible_record, visible_workspace
-from quarterdeck.changes.audit.model import ObjectType
+from quarterdeck.changes.model import ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.connections.credentials import store
 from quarterdeck.connections.credentials.authorizations import OAuthTokens, UnusableAuthorization, authorization_of

@@ -1,17 +1,11 @@
-"""Asks a token endpoint for an access token (RFC 6749, section 4.4). No redirects, no proxies, no decompression; the
-response is bounded, and nothing of its text is repeated. Imported with the first such credential.
-"""
+"""Asks a token endpoint for an access token (RFC 6749, section 4.4). The text of its response is not repeated."""
 
-import asyncio
 import base64
 import re
-import ssl
-from contextlib import aclosing
 from typing import Any
 from urllib.parse import quote_plus, urlencode
 from uuid import UUID
 
-import httpcore2
 import msgspec
 from msgspec import Struct
 
@@ -22,9 +16,7 @@ from quarterdeck.connections.credentials.model import (
     Parameters,
 )
 from quarterdeck.core.errors import ServiceError
-from quarterdeck.outbound.network_backend import CheckedBackend, UnreachableError
-from quarterdeck.outbound.resolver import Resolve, ResolveFor, Resolver
-from quarterdeck.outbound.rules import AddressPolicy, OutboundTarget, read_url
+from quarterdeck.outbound.http_client import OutboundClient, OutboundError, read_body
 
 _ANSWER_BYTES = 64 * 1024
 # Shorter ones could not be redacted: they occur in ordinary text.
@@ -33,8 +25,11 @@ _ERROR_CODE = re.compile(r"[a-z_]{1,40}", re.ASCII)
 # If the endpoint does not say how long the token is valid.
 _USUAL_SECONDS = 300.0
 _LONGEST_SECONDS = 24 * 3600.0
-_RESOLVER_THREADS = 4
-_AGENT = "Quarterdeck/1"
+_HEADERS = {
+    "User-Agent": "Quarterdeck/1",
+    "Accept": "application/json",
+    "Content-Type": "application/x-www-form-urlencoded",
+}
 
 Json = dict[str, Any]
 
@@ -47,97 +42,44 @@ class IssuedToken(Struct, frozen=True):
         return f"IssuedToken(valid_seconds={self.valid_seconds})"
 
 
-class TokenEndpoint:
-    """The client for all token endpoints."""
-
-    def __init__(
-        self,
-        timeout_seconds: float,
-        policy: AddressPolicy,
-        *,
-        resolve: Resolve | None = None,
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
-        self._timeout_seconds = timeout_seconds
-        self._policy = policy
-        self._resolver = Resolver(_RESOLVER_THREADS)
-        self._resolve_for: ResolveFor = self._resolver.for_workspace if resolve is None else lambda _: resolve
-        self._tls = tls
-
-    async def fetch(self, workspace_id: UUID, parameters: Parameters, secret: str) -> IssuedToken:
-        """Raises AuthorizationError."""
-        assert parameters.token_url is not None
-        try:
-            target = read_url(parameters.token_url, self._policy, field="token_url")
-            backend = CheckedBackend(
-                self._policy, self._resolve_for(workspace_id), timeout_seconds=self._timeout_seconds
-            )
-            async with asyncio.timeout(self._timeout_seconds):
-                status, answer = await self._ask(backend, target, parameters, secret)
-        except ServiceError as fault:
-            # The settings changed after the URL was stored.
-            raise AuthorizationError(fault.message) from None
-        except UnreachableError as fault:
-            raise AuthorizationError(f"No token: {fault}", fault.detail) from None
-        except TimeoutError:
-            raise AuthorizationError(
-                f"The token endpoint did not answer within {self._timeout_seconds:g} seconds."
-            ) from None
-        except (httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError, OSError) as fault:
-            detail = f"{type(fault).__name__}: {fault}"
-            raise AuthorizationError("The connection to the token endpoint failed.", detail) from None
-        return _read_token(status, answer)
-
-    async def _ask(
-        self, backend: CheckedBackend, target: OutboundTarget, parameters: Parameters, secret: str
-    ) -> tuple[int, Json | None]:
-        """The client is named in a header, which every endpoint must support, or else in the form."""
-        form = {"grant_type": "client_credentials", "scope": parameters.scope, "audience": parameters.audience}
-        form = {name: value for name, value in form.items() if value is not None}
-        client = (parameters.client_id or "", secret)
-        status, answer = await self._exchange(backend, target, form, {"Authorization": _basic(*client)})
-        if status != 200 and answer is not None and answer.get("error") == "invalid_client":
-            form |= {"client_id": client[0], "client_secret": client[1]}
-            status, answer = await self._exchange(backend, target, form, {})
-        return status, answer
-
-    async def _exchange(
-        self, backend: CheckedBackend, target: OutboundTarget, form: dict[str, str | None], headers: dict[str, str]
-    ) -> tuple[int, Json | None]:
-        origin = httpcore2.Origin(target.scheme.encode(), target.host.encode(), target.port)
-        url = httpcore2.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
-        own = {"Host": target.authority, "User-Agent": _AGENT, "Accept": "application/json", "Connection": "close"}
-        own["Content-Type"] = "application/x-www-form-urlencoded"
-        sent: list[tuple[bytes | str, bytes | str]] = [*own.items(), *headers.items()]
-        body = urlencode(form).encode()
-        async with (
-            httpcore2.AsyncHTTPConnection(origin, self._trust(target), network_backend=backend) as connection,
-            connection.stream("POST", url, headers=sent, content=body) as response,
-        ):
-            return response.status, await _read_json(response)
-
-    def _trust(self, target: OutboundTarget) -> ssl.SSLContext | None:
-        """Created on first use: loading the CA certificates is slow, and most processes never need them."""
-        if self._tls is None and target.scheme == "https":
-            self._tls = httpcore2.default_ssl_context()
-        return self._tls
-
-    def close(self) -> None:
-        self._resolver.close()
-
-
-async def _read_json(response: httpcore2.Response) -> Json | None:
-    """None: the body is too long, or no JSON object."""
-    body = b""
-    async with aclosing(response.aiter_stream()) as chunks:
-        async for chunk in chunks:
-            body += chunk
-            if len(body) > _ANSWER_BYTES:
-                return None
+async def fetch_token(client: OutboundClient, workspace_id: UUID, parameters: Parameters, secret: str) -> IssuedToken:
+    """Raises AuthorizationError."""
     try:
-        return msgspec.json.decode(body, type=Json)
+        return _read_token(*await _ask(client, workspace_id, parameters, secret))
+    except ServiceError as fault:
+        # The settings changed after the URL was stored.
+        raise AuthorizationError(fault.message) from None
+    except OutboundError as fault:
+        raise AuthorizationError(f"No token: {fault}", fault.detail) from None
+
+
+async def _ask(
+    client: OutboundClient, workspace_id: UUID, parameters: Parameters, secret: str
+) -> tuple[int, Json | None]:
+    """Our client is named in a header, which every endpoint must support, or else in the form."""
+    form = {"grant_type": "client_credentials", "scope": parameters.scope, "audience": parameters.audience}
+    form = {name: value for name, value in form.items() if value is not None}
+    client_id = parameters.client_id or ""
+    url = parameters.token_url
+    assert url is not None
+    status, answer = await _exchange(client, workspace_id, url, form, {"Authorization": _basic(client_id, secret)})
+    if status != 200 and answer is not None and answer.get("error") == "invalid_client":
+        form |= {"client_id": client_id, "client_secret": secret}
+        status, answer = await _exchange(client, workspace_id, url, form, {})
+    return status, answer
+
+
+async def _exchange(
+    client: OutboundClient, workspace_id: UUID, url: str, form: dict[str, str | None], headers: dict[str, str]
+) -> tuple[int, Json | None]:
+    """Without the answer if it is too long, or no JSON object."""
+    body = urlencode(form).encode()
+    async with client.post(workspace_id, url, _HEADERS | headers, body, field="token_url") as response:
+        found = await read_body(response, _ANSWER_BYTES)
+    try:
+        return response.status, msgspec.json.decode(found or b"", type=Json)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
+        return response.status, None
 
 
 def _read_token(status: int, answer: Json | None) -> IssuedToken:

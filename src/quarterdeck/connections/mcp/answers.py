@@ -8,11 +8,12 @@ process meanwhile. Results are read in a thread: every single step is short.
 import asyncio
 import re
 from base64 import b64decode
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import mcp_types as types
 import msgspec
+from mcp.client import Client
 
 from quarterdeck.connections.credentials.redaction import MAX_FORM_CHARACTERS
 from quarterdeck.connections.mcp.guarded_streams import decodes_quickly
@@ -76,8 +77,10 @@ _IMAGE_STARTS = {
 # Images that are kept of one result.
 _IMAGES = 10
 _NAME_CHARACTERS = 500
-# A multiple of four.
-_BASE64_PIECE_CHARACTERS = 1024 * 1024
+
+
+class _Unusable(Exception):
+    """Why an image or a tool is left out."""
 
 
 class _Parts:
@@ -112,28 +115,25 @@ class _Parts:
             self.texts.append(f"[The resource {uri} of the type {kind} was left out: it is not text.]")
 
     def _add_image(self, data: str, media_type: str) -> None:
-        reason = None
+        try:
+            self.images.append(self._image(data, media_type))
+        except _Unusable as fault:
+            self.texts.append(f"[An image was left out: {fault}.]")
+
+    def _image(self, data: str, media_type: str) -> McpImage:
         if media_type not in _IMAGE_STARTS:
-            reason = f"its type is {_line(media_type)}"
-        elif len(self.images) >= _IMAGES:
-            reason = f"a result has at most {_IMAGES}"
-        # Base64 is a third longer.
-        elif len(data) * 3 // 4 > self._image_bytes + 3:
-            reason = f"it is larger than {self._image_bytes} bytes"
-        if reason is None:
-            try:
-                decoded = _decoded(data)
-            except ValueError:
-                reason = "it is not valid base64"
-            else:
-                if len(decoded) > self._image_bytes:
-                    reason = f"it is larger than {self._image_bytes} bytes"
-                elif _IMAGE_STARTS[media_type].match(decoded) is None:
-                    reason = f"its content is not {media_type}"
-                else:
-                    self.images.append(McpImage(decoded, media_type))
-                    return
-        self.texts.append(f"[An image was left out: {reason}.]")
+            raise _Unusable(f"its type is {_line(media_type)}")
+        if len(self.images) >= _IMAGES:
+            raise _Unusable(f"a result has at most {_IMAGES}")
+        if len(data) * 3 // 4 - data[-2:].count("=") > self._image_bytes:
+            raise _Unusable(f"it is larger than {self._image_bytes} bytes")
+        try:
+            decoded = b64decode(data, validate=True)
+        except ValueError:
+            raise _Unusable("it is not valid base64") from None
+        if _IMAGE_STARTS[media_type].match(decoded) is None:
+            raise _Unusable(f"its content is not {media_type}")
+        return McpImage(decoded, media_type)
 
     def add_structured(self, content: Any) -> None:
         """Servers should repeat it as text. What they repeated is not given to the model twice."""
@@ -156,14 +156,6 @@ def to_result(
     if len(text) > text_characters:
         start += f"\n[Cut here: the server sent {len(text)} characters.]"
     return McpResult(text=start, images=tuple(parts.images), is_error=found.is_error)
-
-
-def _decoded(data: str) -> bytes:
-    """Raises ValueError, of which binascii.Error is a kind."""
-    pieces = [data[start : start + _BASE64_PIECE_CHARACTERS] for start in range(0, len(data), _BASE64_PIECE_CHARACTERS)]
-    if any("=" in piece for piece in pieces[:-1]):
-        raise ValueError("data after the padding")
-    return b"".join(b64decode(piece, validate=True) for piece in pieces)
 
 
 def _is_same(text: str, content: Any) -> bool:
@@ -193,15 +185,9 @@ _PAGES = 50
 # In one line of the log.
 _NAMED = 10
 
-FetchPage = Callable[[str | None], Awaitable[types.ListToolsResult]]
-
-
-class _Unusable(Exception):
-    """Why a tool is not offered."""
-
 
 async def read_tools(
-    fetch: FetchPage, server_name: str, settings: McpSettings, redact: Callable[[str], str]
+    client: Client, server_name: str, settings: McpSettings, redact: Callable[[str], str]
 ) -> list[McpTool]:
     """`redact` removes secrets from text."""
     found: dict[str, McpTool] = {}
@@ -211,7 +197,7 @@ async def read_tools(
     remaining_bytes = settings.tools_bytes
     cursor: str | None = None
     for _ in range(_PAGES):
-        page = await fetch(cursor)
+        page = await client.list_tools(cursor=cursor)
         for listed in page.tools[:remaining_tools]:
             # Other tasks go on: cleaning takes milliseconds for each tool.
             await asyncio.sleep(0)

@@ -2,9 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, TypeVar
 
 import mcp_types as types
 from mcp.client import Client, Transport
@@ -39,6 +38,7 @@ for _name in ("mcp.client", "mcp.shared", "client"):
 types.JSONRPCResponse.__str__ = object.__repr__  # type: ignore[method-assign]
 
 OpenTransport = Callable[[Problem], Transport]
+_Answer = TypeVar("_Answer")
 
 
 class LostSession(McpFailure):
@@ -49,7 +49,11 @@ class McpConnection:
     def __init__(
         self, target: McpTarget, settings: McpSettings, result_characters: int, transport: OpenTransport, mode: Mode
     ) -> None:
-        self._target = target
+        self.target = target
+        # Requests that use it at the moment.
+        self.users = 0
+        # Closes it, unless it is used again before.
+        self.idle_timer: asyncio.TimerHandle | None = None
         self._settings = settings
         self._result_characters = result_characters
         self._problem = Problem()
@@ -60,6 +64,15 @@ class McpConnection:
         # The SDK needs the list for calls: arguments that a schema marks with `x-mcp-header` are also sent as headers.
         self._is_listed = False
         self._task = asyncio.create_task(self._run(transport, mode))
+
+    def begin_use(self) -> None:
+        self.users += 1
+        self.stop_timer()
+
+    def stop_timer(self) -> None:
+        if self.idle_timer is not None:
+            self.idle_timer.cancel()
+            self.idle_timer = None
 
     @property
     def is_broken(self) -> bool:
@@ -98,41 +111,36 @@ class McpConnection:
 
     async def list_tools(self) -> list[McpTool]:
         client = await self._ready
-
-        async def fetch(cursor: str | None) -> types.ListToolsResult:
-            return await client.list_tools(cursor=cursor)
-
-        async with self._failures(self._settings.connect_seconds, ""):
-            tools = await read_tools(fetch, self._target.name, self._settings, self._redact)
-            self._is_listed = True
-            return tools
-        raise AssertionError("unreachable")
+        listing = read_tools(client, self.target.name, self._settings, self._redact)
+        tools = await self._answer(listing, self._settings.connect_seconds, "")
+        self._is_listed = True
+        return tools
 
     async def call(self, tool: str, arguments: dict[str, Any], key: str) -> McpResult:
-        client = await self._ready
         if not self._is_listed:
             await self.list_tools()
-        meta: Any = {KEY_META: key}
-        async with self._failures(self._settings.call_seconds, f" {_SENT}"):
-            try:
-                found = await client.call_tool(tool, arguments, meta=meta)
-            except MCPError as fault:
-                if fault.code in _NO_ANSWER or self._problem.text is not None:
-                    raise
-                if fault.message in _REFUSALS:
-                    return McpResult(text="The server asked for input, which is not supported.", is_error=True)
-                return McpResult(text=self._error(fault), is_error=True)
-            return await asyncio.to_thread(
-                to_result, found, self._settings.image_bytes, self._result_characters, self._redact
-            )
-        raise AssertionError("unreachable")
+        return await self._answer(self._call(tool, arguments, key), self._settings.call_seconds, f" {_SENT}")
 
-    @asynccontextmanager
-    async def _failures(self, seconds: float, note: str) -> AsyncIterator[None]:
-        """A connection on which a request failed is not used again."""
+    async def _call(self, tool: str, arguments: dict[str, Any], key: str) -> McpResult:
+        client = await self._ready
+        meta: Any = {KEY_META: key}
+        try:
+            found = await client.call_tool(tool, arguments, meta=meta)
+        except MCPError as fault:
+            if fault.code in _NO_ANSWER or self._problem.text is not None:
+                raise
+            if fault.message in _REFUSALS:
+                return McpResult(text="The server asked for input, which is not supported.", is_error=True)
+            return McpResult(text=self._error(fault), is_error=True)
+        return await asyncio.to_thread(
+            to_result, found, self._settings.image_bytes, self._result_characters, self._redact
+        )
+
+    async def _answer(self, request: Awaitable[_Answer], seconds: float, note: str) -> _Answer:
+        """Raises McpFailure. A connection on which a request failed is not used again."""
         try:
             async with asyncio.timeout(seconds):
-                yield
+                return await request
         except TimeoutError:
             text = f"The server did not answer within {seconds:g} seconds."
             raise self._failure(text, note) from None
@@ -161,7 +169,7 @@ class McpConnection:
         return f"The server answered with an error: {self._redacted(fault.message)}"
 
     def _redact(self, text: str) -> str:
-        authorization = self._target.authorization
+        authorization = self.target.authorization
         return text if authorization is None else authorization.redact(text)
 
     def _redacted(self, text: str) -> str:

@@ -1,7 +1,7 @@
 """Between a transport of the SDK and its client: keeps from the client what a server may not flood it with."""
 
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import mcp_types as types
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
@@ -121,41 +121,24 @@ class Problem:
         return McpFailure(text)
 
 
-class GuardedStreams(NamedTuple):
-    """Both directions of a connection, as the client of the SDK takes them."""
-
-    reader: ObjectReceiveStream[SessionMessage | Exception]
-    writer: ObjectSendStream[SessionMessage]
+# Both directions of a connection, as the client of the SDK takes them.
+GuardedStreams = tuple[ObjectReceiveStream[SessionMessage | Exception], ObjectSendStream[SessionMessage]]
 
 
 def guarded(reader: Any, writer: Any, problem: Problem) -> GuardedStreams:
     """The streams of a transport. The SDK has no public type for them; their methods are those of anyio's streams."""
-    open_requests = _OpenRequests(problem)
-    return GuardedStreams(_Reader(reader, open_requests, problem), _Writer(writer, open_requests))
-
-
-class _OpenRequests:
-    def __init__(self, problem: Problem) -> None:
-        self._problem = problem
-        self._number = 0
-
-    def add(self) -> None:
-        self._number += 1
-        if self._number > _OPEN_REQUESTS:
-            raise self._problem.found("The server sent too many requests.")
-
-    def remove(self) -> None:
-        self._number -= 1
+    guarded_reader = _Reader(reader, problem)
+    return guarded_reader, _Writer(writer, guarded_reader)
 
 
 class _Reader(ObjectReceiveStream[SessionMessage | Exception]):
     """Without notifications: progress, logs and changes of lists are not used. Requests reach the client, which refuses
     them (sampling, elicitation, roots) or answers (ping)."""
 
-    def __init__(self, stream: Any, open_requests: _OpenRequests, problem: Problem) -> None:
+    def __init__(self, stream: Any, problem: Problem) -> None:
         self._stream = stream
-        self._open_requests = open_requests
         self._problem = problem
+        self.open_requests = 0
 
     async def receive(self) -> SessionMessage | Exception:
         while True:
@@ -168,7 +151,9 @@ class _Reader(ObjectReceiveStream[SessionMessage | Exception]):
                 if isinstance(item.message, types.JSONRPCResponse):
                     _remove_output_schemas(item.message.result)
                 if isinstance(item.message, types.JSONRPCRequest):
-                    self._open_requests.add()
+                    self.open_requests += 1
+                    if self.open_requests > _OPEN_REQUESTS:
+                        raise self._problem.found("The server sent too many requests.")
             return item
 
     async def aclose(self) -> None:
@@ -176,14 +161,14 @@ class _Reader(ObjectReceiveStream[SessionMessage | Exception]):
 
 
 class _Writer(ObjectSendStream[SessionMessage]):
-    def __init__(self, stream: Any, open_requests: _OpenRequests) -> None:
+    def __init__(self, stream: Any, reader: _Reader) -> None:
         self._stream = stream
-        self._open_requests = open_requests
+        self._reader = reader
 
     async def send(self, item: SessionMessage) -> None:
         await self._stream.send(item)
         if isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError):
-            self._open_requests.remove()
+            self._reader.open_requests -= 1
 
     async def aclose(self) -> None:
         await self._stream.aclose()

@@ -101,18 +101,10 @@ def model_name(tool_name: str) -> str:
     return tool_name.replace(".", "_")
 
 
-def definition(tool: McpTool) -> dict[str, Any]:
-    """As it is stored and compared: everything that the model and people are told about the tool."""
-    built: dict[str, Any] = msgspec.to_builtins(tool)
-    return built
-
-
 def definition_sha256(tool: McpTool) -> bytes:
+    """Of everything that the model and people are told about the tool."""
     # Sorted: a server may list the keys of a schema in another order each time.
-    return hashlib.sha256(msgspec.json.encode(definition(tool), order="deterministic")).digest()
-
-
-# The definitions of tools of MCP servers: the names that models use, and their comparison with known definitions.
+    return hashlib.sha256(msgspec.json.encode(tool, order="sorted")).digest()
 
 
 def server_name(name: str) -> str:

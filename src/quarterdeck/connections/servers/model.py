@@ -110,18 +110,6 @@ class McpCheckBody(Struct, frozen=True, kw_only=True):
     removed: Annotated[list[str], Meta(description="Names of tools that the server no longer offers.")]
 
 
-class NewMcpServer(Struct, frozen=True, kw_only=True):
-    """A server about to be stored."""
-
-    id: UUID
-    workspace_id: UUID
-    name: str
-    url: str | None
-    command: str | None
-    credential_id: UUID | None
-    created_by: UUID
-
-
 class FoundTargets(Struct, frozen=True):
     """What a run can connect to, in the order of its configuration."""
 

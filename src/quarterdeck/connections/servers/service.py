@@ -1,21 +1,30 @@
 """Operations on MCP servers, and what runs need to know of them."""
 
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from msgspec.structs import asdict
+from msgspec import UNSET
+from msgspec.structs import asdict, replace
 
 from quarterdeck.auth.access import Access, visible_record, visible_workspace
-from quarterdeck.changes.audit.model import ObjectType
+from quarterdeck.changes.model import ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.connections.credentials import service as credentials
 from quarterdeck.connections.credentials.authorizations import OAuthTokens
 from quarterdeck.connections.credentials.model import Authorization
-from quarterdeck.connections.mcp.model import McpFailure, McpTarget, McpTool, model_name
-from quarterdeck.connections.servers import rules, store
-from quarterdeck.connections.servers.checks import McpChecks, McpOffer
+from quarterdeck.connections.mcp.connections import McpConnections
+from quarterdeck.connections.mcp.model import (
+    McpFailure,
+    McpTarget,
+    McpTool,
+    definition_sha256,
+    full_name,
+    model_name,
+    read_commands,
+)
+from quarterdeck.connections.servers import store
 from quarterdeck.connections.servers.model import (
     ChangeMcpServerBody,
     CreateMcpServerBody,
@@ -24,7 +33,7 @@ from quarterdeck.connections.servers.model import (
     McpServerBody,
     McpServerDetailBody,
     McpServerPage,
-    NewMcpServer,
+    McpToolBody,
 )
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
@@ -34,20 +43,132 @@ from quarterdeck.core.operation import ErrorCase, operation
 from quarterdeck.core.pages import PageRequest
 from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.settings import McpSettings
+from quarterdeck.core.slots import Slots, hold_slot
 from quarterdeck.core.text_types import storable
 from quarterdeck.db.database import Connection
+from quarterdeck.outbound.rules import AddressPolicy, read_url
+from quarterdeck.sandbox.adapter import Sandbox
+
+NAME_TAKEN = "This workspace already has an MCP server with this name."
+MAY_NOT_SEND = "To choose the server that gets a credential, the permission credential.manage is needed too."
+CHANGED_MEANWHILE = "The server was changed while it was being checked. Check it again."
+
+
+def too_many_servers(limit: int) -> str:
+    return f"This workspace already has the maximum of {limit} MCP servers. Delete one first."
+
+
+def check_one_connection(url: str | None, command: str | None, credential_id: UUID | None) -> None:
+    if (url is None) == (command is None):
+        raise errors.invalid("Give either url or command.")
+    if command is not None and credential_id is not None:
+        raise errors.invalid("credential_id is for servers with a url. Commands get no credentials.")
+
+
+def check_may_send(
+    principal: Principal, wanted: McpServerBody | CreateMcpServerBody, found: McpServerBody | None
+) -> None:
+    """Whoever decides where a credential is sent can read it there."""
+    if wanted.credential_id is None:
+        return
+    before = None if found is None else (found.credential_id, found.url)
+    if before != (wanted.credential_id, wanted.url) and not principal.may(Permission.CREDENTIAL_MANAGE):
+        raise errors.exceeds_caller(MAY_NOT_SEND)
+
+
+def with_changes(server: McpServerBody, body: ChangeMcpServerBody) -> McpServerBody:
+    given: dict[str, Any] = {name: value for name, value in asdict(body).items() if value is not UNSET}
+    if given.get("url") is not None:
+        given.setdefault("command", None)
+    elif given.get("command") is not None:
+        given.setdefault("url", None)
+    wanted = replace(server, **given)
+    check_one_connection(wanted.url, wanted.command, wanted.credential_id)
+    return wanted
+
+
+def tool_body(server_name: str, tool: McpTool) -> McpToolBody:
+    return McpToolBody(
+        name=tool.name,
+        full_name=full_name(server_name, tool.name),
+        description=tool.description,
+        parameters=tool.parameters,
+        read_only=tool.read_only,
+    )
+
+
+def check_body(
+    server_name: str, known: dict[str, bytes], tools: list[McpTool], failure: str | None, now: datetime
+) -> McpCheckBody:
+    """`known`: the definitions from before the check."""
+    names = {tool.name for tool in tools}
+    added = names - known.keys()
+    changed = {tool.name for tool in tools if known.get(tool.name) != definition_sha256(tool)} - added
+    return McpCheckBody(
+        ok=failure is None,
+        reason=failure,
+        checked_at=now,
+        tools=[tool_body(server_name, tool) for tool in tools],
+        added=sorted(added),
+        changed=sorted(changed),
+        removed=sorted(known.keys() - names) if failure is None else [],
+    )
+
+
+class McpChecks:
+    """Lists the tools of servers, in an API process. A check has a connection of its own, which ends with it."""
+
+    def __init__(self, settings: McpSettings) -> None:
+        self._settings = settings
+        self._slots = Slots(settings.connections, settings.checks_per_workspace)
+        self._connections: McpConnections | None = None
+
+    def open(self, sandbox: Sandbox | None) -> None:
+        """When the process starts, before it serves requests."""
+        self._connections = McpConnections(self._settings, sandbox)
+
+    async def list_tools(self, workspace_id: UUID, target: McpTarget) -> list[McpTool]:
+        """Raises McpFailure."""
+        assert self._connections is not None, "opened when the process starts"
+        owner = new_id()
+        async with hold_slot(self._slots, workspace_id, self._settings.connect_seconds, "checks of MCP servers"):
+            try:
+                return await self._connections.list_tools(target, owner)
+            finally:
+                await self._connections.close_owner(owner)
+
+    async def close(self) -> None:
+        if self._connections is not None:
+            await self._connections.close()
+
+
+class McpOffer:
+    """Which servers workspaces may add: URLs by the address policy, commands by the file of the operator."""
+
+    def __init__(self, settings: McpSettings) -> None:
+        """Raises CommandsError if the file of the operator is unusable."""
+        self._policy = AddressPolicy(exceptions=settings.allowed_addresses)
+        self._commands = sorted(read_commands(settings.commands_file))
+
+    def check(self, url: str | None, command: str | None) -> None:
+        if url is not None:
+            read_url(url, self._policy)
+        if command is not None and command not in self._commands:
+            known = f"Use one of: {', '.join(self._commands)}." if self._commands else "This server has none."
+            raise errors.invalid(f"command must be the name of a command that the operator configured. {known}")
+
 
 Body = TypeVar("Body")
 
 _NAME_TAKEN = ErrorCase(
     "name_taken",
-    errors.conflict(rules.NAME_TAKEN),
+    errors.conflict(NAME_TAKEN),
     "Another MCP server of the workspace has this name.",
     "Choose another name, or use that server.",
 )
 _MAY_NOT_SEND = ErrorCase(
     "may_not_send",
-    errors.exceeds_caller(rules.MAY_NOT_SEND),
+    errors.exceeds_caller(MAY_NOT_SEND),
     "The request would send a credential to a server that does not get it yet, and the key lacks `credential.manage`.",
     "Use a key with both permissions, or leave `credential_id` out.",
 )
@@ -74,7 +195,7 @@ async def list_mcp_servers(access: Access, call: Call[None], request: PageReques
 async def get_mcp_server(access: Access, call: Call[None], mcp_server_id: UUID) -> McpServerDetailBody:
     async def show(connection: Connection, principal: Principal, server: McpServerBody) -> McpServerDetailBody:
         tools = await store.tools(connection, principal.workspace_id, mcp_server_id)
-        return McpServerDetailBody(**asdict(server), tools=[rules.tool_body(server.name, tool) for tool in tools])
+        return McpServerDetailBody(**asdict(server), tools=[tool_body(server.name, tool) for tool in tools])
 
     return await access.read(call, visible_record(call, "MCP server", store.get, mcp_server_id), show)
 
@@ -95,7 +216,7 @@ async def get_mcp_server(access: Access, call: Call[None], mcp_server_id: UUID) 
         _NAME_TAKEN,
         ErrorCase(
             "too_many",
-            errors.conflict(rules.too_many(50)),
+            errors.conflict(too_many_servers(50)),
             "The workspace has the maximum number of MCP servers (default: 50).",
             "Delete a server that you no longer need.",
         ),
@@ -107,19 +228,19 @@ async def create_mcp_server(
     async def effect(
         connection: Connection, principal: Principal, workspace_id: UUID, body: CreateMcpServerBody
     ) -> Made:
-        rules.check_one_connection(body.url, body.command, body.credential_id)
-        rules.check_may_send(principal, body, None)
+        check_one_connection(body.url, body.command, body.credential_id)
+        check_may_send(principal, body, None)
         offer.check(body.url, body.command)
         await store.lock_workspace(connection, workspace_id)
         if await store.count(connection, workspace_id) >= settings.per_workspace:
-            raise errors.conflict(rules.too_many(settings.per_workspace))
+            raise errors.conflict(too_many_servers(settings.per_workspace))
         await _check_name_free(connection, workspace_id, body.name)
         if body.credential_id is not None:
             await credentials.hold_credential(connection, workspace_id, body.credential_id)
-        server = NewMcpServer(**asdict(body), id=new_id(), workspace_id=workspace_id, created_by=principal.user_id)
-        await store.add(connection, server)
-        created = await _stored(connection, workspace_id, server.id)
-        return Made.plain(created, server.id, server.name, **_connection(created))
+        server_id = new_id()
+        await store.add(connection, workspace_id, server_id, body, principal.user_id)
+        created = await _stored(connection, workspace_id, server_id)
+        return Made.plain(created, server_id, created.name, **_connection(created))
 
     return await changes.perform(call, visible_workspace(call), ObjectType.MCP_SERVER, effect)
 
@@ -145,10 +266,10 @@ async def change_mcp_server(
         workspace_id = principal.workspace_id
         await store.lock_workspace(connection, workspace_id)
         found = await _locked(connection, call, workspace_id, mcp_server_id)
-        wanted = rules.changed(found, body)
+        wanted = with_changes(found, body)
         if wanted == found:
             return Made(shown=found, kept=found, object_id=mcp_server_id, changed=False)
-        rules.check_may_send(principal, wanted, found)
+        check_may_send(principal, wanted, found)
         if (wanted.url, wanted.command) != (found.url, found.command):
             offer.check(wanted.url, wanted.command)
         if wanted.name != found.name:
@@ -195,7 +316,7 @@ async def delete_mcp_server(changes: Changes, call: Call[None], mcp_server_id: U
     refusals=(
         ErrorCase(
             "changed",
-            errors.conflict(rules.CHANGED_MEANWHILE),
+            errors.conflict(CHANGED_MEANWHILE),
             "The server was changed during the check.",
             "Check it again.",
         ),
@@ -231,12 +352,12 @@ async def check_mcp_server(
     async def effect(connection: Connection, _: Principal, __: McpServerBody, ___: None) -> Made:
         found = await _locked(connection, call, workspace_id, mcp_server_id)
         if found.revision != server.revision:
-            raise errors.conflict(rules.CHANGED_MEANWHILE)
+            raise errors.conflict(CHANGED_MEANWHILE)
         await store.note_check(connection, workspace_id, mcp_server_id, failure)
         known = await store.hashes(connection, workspace_id, mcp_server_id)
         if failure is None:
             await replace_known(connection, workspace_id, mcp_server_id, tools)
-        shown = rules.check_body(server.name, known, tools, failure, datetime.now(UTC))
+        shown = check_body(server.name, known, tools, failure, datetime.now(UTC))
         return Made.plain(shown, mcp_server_id, server.name, ok=shown.ok, tools=len(tools))
 
     return await changes.perform(
@@ -246,7 +367,8 @@ async def check_mcp_server(
 
 async def check_exist(connection: Connection, workspace_id: UUID, ids: list[UUID]) -> None:
     """For agents and sessions that name servers."""
-    rules.check_distinct(ids)
+    if len(set(ids)) != len(ids):
+        raise errors.invalid("mcp_servers names a server twice.")
     found = await store.existing(connection, workspace_id, ids)
     for server_id in ids:
         if server_id not in found:
@@ -326,7 +448,7 @@ async def _locked(connection: Connection, call: Call[Body], workspace_id: UUID, 
 async def _check_name_free(connection: Connection, workspace_id: UUID, name: str) -> None:
     """Names are only taken under the lock of the workspace."""
     if await store.is_name_taken(connection, workspace_id, name):
-        raise errors.conflict(rules.NAME_TAKEN)
+        raise errors.conflict(NAME_TAKEN)
 
 
 def _connection(server: McpServerBody) -> dict[str, object]:

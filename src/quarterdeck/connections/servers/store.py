@@ -6,8 +6,8 @@ import msgspec
 from msgspec.structs import astuple
 from psycopg.types.json import Jsonb
 
-from quarterdeck.connections.mcp.model import McpTool, definition, definition_sha256
-from quarterdeck.connections.servers.model import McpServerBody, NewMcpServer
+from quarterdeck.connections.mcp.model import McpTool, definition_sha256
+from quarterdeck.connections.servers.model import CreateMcpServerBody, McpServerBody
 from quarterdeck.db.database import Connection
 from quarterdeck.db.records import Records, fetch_bool, fetch_column, fetch_int
 
@@ -15,7 +15,7 @@ _LOCK_WORKSPACE = "SELECT pg_advisory_xact_lock(mcp_servers_lock(%s))"
 _COUNT = "SELECT count(*) FROM mcp_servers WHERE workspace_id = %s"
 _NAME_TAKEN = "SELECT EXISTS (SELECT FROM mcp_servers WHERE workspace_id = %s AND name = %s)"
 _ADD = """
-INSERT INTO mcp_servers (id, workspace_id, name, url, command, credential_id, created_by)
+INSERT INTO mcp_servers (workspace_id, id, name, url, command, credential_id, created_by)
 VALUES (%s, %s, %s, %s, %s, %s, %s)
 """
 _SERVERS = Records(
@@ -70,8 +70,10 @@ async def is_name_taken(connection: Connection, workspace_id: UUID, name: str) -
     return await fetch_bool(connection, _NAME_TAKEN, (workspace_id, name))
 
 
-async def add(connection: Connection, server: NewMcpServer) -> None:
-    await connection.execute(_ADD, astuple(server))
+async def add(
+    connection: Connection, workspace_id: UUID, server_id: UUID, body: CreateMcpServerBody, created_by: UUID
+) -> None:
+    await connection.execute(_ADD, (workspace_id, server_id, *astuple(body), created_by))
 
 
 async def lock(connection: Connection, workspace_id: UUID, server_id: UUID) -> bool:
@@ -114,6 +116,6 @@ async def forget_tools(connection: Connection, workspace_id: UUID, server_id: UU
 async def add_tools(connection: Connection, workspace_id: UUID, server_id: UUID, added: list[McpTool]) -> None:
     """A tool that is known keeps its definition."""
     names = [tool.name for tool in added]
-    definitions = [Jsonb(definition(tool)) for tool in added]
+    definitions = [Jsonb(msgspec.to_builtins(tool)) for tool in added]
     sha256s = [definition_sha256(tool) for tool in added]
     await connection.execute(_ADD_TOOLS, (names, definitions, sha256s, workspace_id, server_id))

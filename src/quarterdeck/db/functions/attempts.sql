@@ -4,7 +4,7 @@
 -- Each function takes session_lock() first. As in submit_inputs(), the statements after it see what the previous holder
 -- committed. Every write names its attempt: one that was replaced changes nothing.
 --
--- Open streams are told by the worker, after the commit (events/notifications.py).
+-- Open streams are told by the worker, after the commit (events/log.py).
 
 -- The last of the waiting inputs that started the run: its first one, those of a retry, or those that a failed run passed
 -- on. 0: none of them waits.

@@ -1,4 +1,29 @@
--- Runs that are not started by submit_inputs(). Callers hold the lock of the session.
+-- How runs are added and started. Callers hold the lock of the session.
+
+-- Adds a run with inputs that wait. consumed_through lies just before the first one: starting at 0, the run would consume
+-- the whole history. Fails if the session has an active run, unless the new one is pending.
+CREATE OR REPLACE FUNCTION add_run(
+    run_id uuid,
+    session_id uuid,
+    workspace_id uuid,
+    state text,
+    first_input bigint,          -- ids of the events input.accepted
+    last_input bigint,
+    inputs integer,
+    input_bytes bigint,
+    api_key_id uuid,
+    traceparent text,            -- the span of the request; NULL: it is not traced
+    takes_over uuid[] DEFAULT '{}',
+    retried_from uuid DEFAULT NULL
+)
+RETURNS void
+LANGUAGE sql VOLATILE
+AS $$
+    INSERT INTO runs (id, session_id, workspace_id, state, first_input, last_input, consumed_through, inputs_accepted,
+                      unconsumed_bytes, api_key_id, traceparent, takes_over, retried_from)
+    VALUES (run_id, session_id, workspace_id, state, first_input, last_input, first_input - 1, inputs,
+            input_bytes, api_key_id, traceparent, takes_over, retried_from)
+$$;
 
 -- Starts the oldest pending run of a session that has no active run. Every end of a run calls this, in its
 -- transaction. Pending runs have one input each, so last_input is in the order in which they were accepted.
@@ -109,10 +134,8 @@ BEGIN
         RETURN 'empty';
     END IF;
 
-    INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, inputs_accepted,
-                      unconsumed_bytes, first_input, takes_over, retried_from, api_key_id, traceparent)
-    VALUES (new_run_id, run.session_id, run.workspace_id, 'queued', last_event_id, first_event_id - 1, inputs,
-            copied_bytes, first_event_id, '{}', repeated_run_id, repeat_inputs.api_key_id, repeat_inputs.traceparent);
+    PERFORM add_run(new_run_id, run.session_id, run.workspace_id, 'queued', first_event_id, last_event_id, inputs,
+                    copied_bytes, api_key_id, traceparent, retried_from => repeated_run_id);
     RETURN NULL;
 END;
 $$;

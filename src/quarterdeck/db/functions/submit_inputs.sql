@@ -173,21 +173,18 @@ BEGIN
         RETURNING r.id INTO run_id;
         IF FOUND THEN
             outcome := 'steered';
+        ELSIF EXISTS (
+            SELECT FROM runs r WHERE r.session_id = session_ids[i] AND r.state IN ('queued', 'running', 'waiting')
+        ) THEN
+            -- The UPDATE passed over it.
+            verdict := 'full';
+            RETURN NEXT;
+            CONTINUE;
         ELSE
             outcome := 'new_run';
             run_id := fresh_run_ids[i];
-            -- consumed_through lies just before this input. Starting at 0, the run would consume the whole history.
-            INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, unconsumed_bytes,
-                              first_input, takes_over, api_key_id, traceparent)
-            VALUES (run_id, session_ids[i], caller.workspace_id, 'queued', event_id, event_id - 1, input_bytes,
-                    event_id, '{}', caller.api_key_id, traceparents[i])
-            ON CONFLICT (session_id) WHERE state IN ('queued', 'running', 'waiting') DO NOTHING;
-            IF NOT FOUND THEN
-                -- There is an active run, and the UPDATE passed over it.
-                verdict := 'full';
-                RETURN NEXT;
-                CONTINUE;
-            END IF;
+            PERFORM add_run(run_id, session_ids[i], caller.workspace_id, 'queued', event_id, event_id, 1, input_bytes,
+                            caller.api_key_id, traceparents[i]);
             PERFORM enqueue_run(session_ids[i], run_id);
         END IF;
 

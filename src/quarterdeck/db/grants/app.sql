@@ -55,6 +55,7 @@ GRANT SELECT, INSERT, UPDATE (until, refusals, reason, probe_run_id), DELETE ON 
 GRANT SELECT, INSERT, UPDATE (name, latest_version, default_version, revision, archived_at), DELETE ON app.skills
     TO {role};
 GRANT SELECT, INSERT, DELETE ON app.skill_versions TO {role};
+GRANT SELECT, INSERT, DELETE ON app.skill_version_contents TO {role};
 GRANT SELECT, INSERT, UPDATE (name, latest_version, default_version, revision, archived_at) ON app.agents TO {role};
 GRANT SELECT, INSERT ON app.agent_versions TO {role};
 GRANT SELECT, INSERT ON app.agent_version_skills TO {role};
@@ -68,7 +69,6 @@ GRANT SELECT, INSERT, DELETE ON app.condemned_blobs TO {role};
 GRANT SELECT, INSERT, UPDATE (name), DELETE ON app.files TO {role};
 GRANT SELECT, INSERT, DELETE ON app.session_attachments TO {role};
 GRANT SELECT, INSERT, UPDATE (kind, sha256, bytes, mode, target, modified_at), DELETE ON app.session_files TO {role};
-GRANT SELECT, INSERT, UPDATE (block_index), DELETE ON app.bundle_blocks TO {role};
 
 GRANT SELECT, INSERT,
     UPDATE (url, host, events, description, enabled, disabled_reason, failing_since, secret, previous_secret,
@@ -88,7 +88,7 @@ GRANT SELECT ON app.audit_retention TO {role};
 -- Functions of triggers need no privilege.
 GRANT EXECUTE ON FUNCTION app.session_lock, app.credential_lock, app.receipt_lock, app.input_receipt_lock,
     app.running_runs_lock, app.turns_lock, app.webhooks_lock, app.stored_credentials_lock, app.mcp_servers_lock,
-    app.enqueue_run, app.submit_inputs,
+    app.add_run, app.enqueue_run, app.submit_inputs,
     app.find_principals, app.find_submitter, app.caller_of, app.actor, app.take_lock, app.waiting_inputs,
     app.read_conversation, app.enqueue_run_after, app.waiting_workspaces, app.next_run_job, app.ask_runs_to_leave,
     app.summary_counts, app.read_log, app.workspace_word, app.short_words, app.search_query, app.matching_sessions,

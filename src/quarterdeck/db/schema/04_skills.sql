@@ -28,5 +28,12 @@ CREATE TABLE skill_versions (
     CONSTRAINT skill_versions_number UNIQUE (skill_id, version)
 );
 CREATE INDEX skill_versions_bundle ON skill_versions (bundle_sha256);
+-- The contents of the files of a version. The manifest says which file has which; these rows keep them.
+CREATE TABLE skill_version_contents (
+    version_id uuid NOT NULL REFERENCES skill_versions,
+    sha256 bytea NOT NULL REFERENCES blobs,
+    PRIMARY KEY (version_id, sha256)
+);
+CREATE INDEX skill_version_contents_of_blob ON skill_version_contents (sha256);
 ALTER TABLE skills ADD CONSTRAINT skills_default_version
     FOREIGN KEY (id, default_version) REFERENCES skill_versions (skill_id, version);
