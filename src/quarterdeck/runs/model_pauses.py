@@ -16,6 +16,7 @@ from quarterdeck.models.model import ProviderRefused
 
 _PAUSE = "SELECT pause_model(%s, %s, %s, %s, %s, %s)"
 _RESUME = "SELECT resume_model(%s)"
+_READ = "SELECT reason, probe_run_id FROM model_pauses WHERE model = %s"
 _RELEASE = "SELECT model, reason, probe_run_id FROM release_waiting_runs(%s, %s)"
 
 
@@ -54,10 +55,22 @@ class ModelPauses:
 
         self._pauses = await self._database.transaction(work, repeatable=True)
 
-    def check(self, model: str, run_id: UUID) -> None:
+    async def check(self, model: str, run_id: UUID) -> None:
         """Raises ModelPaused if the run must not ask this model now."""
-        pause = self._pauses.get(model)
-        if pause is not None and pause.probe_run_id != run_id:
+        if model not in self._pauses:
+            return
+
+        async def work(connection: Connection) -> _Pause | None:
+            row = await (await connection.execute(_READ, (model,))).fetchone()
+            return None if row is None else _Pause(*row)
+
+        # Read again: this may be the run that was just chosen to try, or the pause may be over.
+        pause = await self._database.read(work)
+        if pause is None:
+            self._pauses.pop(model, None)
+        elif pause.probe_run_id == run_id:
+            self._pauses[model] = pause
+        else:
             raise ModelPaused(model, pause.reason)
 
     async def refused(self, model: str, run_id: UUID, fault: ProviderRefused) -> ModelPaused:

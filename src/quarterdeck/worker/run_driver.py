@@ -312,7 +312,7 @@ class _Attempt:
         """One request: for a summary if the conversation is too long, otherwise for the next answer. True: the answer
         was the last one, and the run is finished."""
         # Before inputs are taken: those that come while the run waits are part of its next request.
-        self._pauses.check(agent.model_name, self.run_id)
+        await self._pauses.check(agent.model_name, self.run_id)
         await self._take_inputs(agent)
         async with self._deltas() as deltas:
             compaction = await self._request(agent.model_name, agent.summarise(self._turns, deltas.retry))
