@@ -145,5 +145,5 @@ def result_value(given: str) -> Any:
 
 
 def tokens_text(usage: Usage) -> str:
-    cached = f" ({usage.cached_tokens} cached)" if usage.cached_tokens else ""
+    cached = f" ({usage.cached_tokens / usage.input_tokens:.0%} cached)" if usage.cached_tokens else ""
     return f"{usage.input_tokens} in{cached}, {usage.output_tokens} out"

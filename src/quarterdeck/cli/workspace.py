@@ -26,13 +26,14 @@ def usage(
     """Show tokens and cost by day, session, model or API key."""
     group_by: Any = by.replace("-", "_")
     found = client.get_usage(group_by=group_by, from_=from_, to=to)
-    columns = (by.upper().replace("-", " "), ">RUNS", ">TOKENS IN", ">CACHED", ">OUT", ">COST")
+    columns = (by.upper().replace("-", " "), ">RUNS", ">TOKENS IN", ">CACHED", ">WRITTEN", ">OUT", ">COST")
     return Result(found, lambda: print_table(columns, map(_usage_row, found.items), empty="No usage in this time."))
 
 
 def _usage_row(one: UsageItem) -> list[object]:
     group = f"{one.group or 'unknown'} {cell(one.label or '')}".rstrip()
-    return [group, one.runs, one.input_tokens, one.cached_tokens, one.output_tokens, cost_text(one.cost_usd)]
+    tokens = (one.input_tokens, one.cached_tokens, one.cache_write_tokens, one.output_tokens)
+    return [group, one.runs, *tokens, cost_text(one.cost_usd)]
 
 
 @with_client

@@ -103,7 +103,8 @@ class AgentVersionStats(Struct, frozen=True, kw_only=True):
     runs: Annotated[int, Meta(ge=0, description="Runs that have begun, whatever their state.")]
     failures: Annotated[int, Meta(ge=0, description="Runs that failed. Cancelled runs are not counted.")]
     input_tokens: Count
-    cached_tokens: Annotated[int, Meta(ge=0, description="Part of input_tokens.")]
+    cached_tokens: Annotated[int, Meta(ge=0, description="Read from caches. Part of input_tokens.")]
+    cache_write_tokens: Annotated[int, Meta(ge=0, description="Written to caches. Part of input_tokens.")]
     output_tokens: Count
     cost_usd: Annotated[
         float | None, Meta(description="Without steps whose price is unknown. null: no price is known.")
@@ -162,7 +163,8 @@ class UsageItem(Struct, frozen=True, kw_only=True):
         ),
     ]
     input_tokens: int
-    cached_tokens: Annotated[int, Meta(description="Part of input_tokens.")]
+    cached_tokens: Annotated[int, Meta(description="Read from caches. Part of input_tokens.")]
+    cache_write_tokens: Annotated[int, Meta(description="Written to caches. Part of input_tokens.")]
     output_tokens: int
     cost_usd: Annotated[
         float | None, Meta(description="Without steps whose price is unknown. null: no price is known.")
@@ -201,6 +203,7 @@ EXAMPLES = (
                 failures=3,
                 input_tokens=1_284_220,
                 cached_tokens=960_000,
+                cache_write_tokens=240_000,
                 output_tokens=82_410,
                 cost_usd=2.49,
                 mean_seconds=14.2,
@@ -219,6 +222,7 @@ EXAMPLES = (
                 runs=41,
                 input_tokens=1_284_220,
                 cached_tokens=960_000,
+                cache_write_tokens=240_000,
                 output_tokens=82_410,
                 cost_usd=2.49,
             )

@@ -107,11 +107,11 @@ ORDER BY agent_id DESC, id DESC OFFSET %s LIMIT 1
 _VERSIONS = """
 SELECT agent_version AS version, count(*) AS runs, count(*) FILTER (WHERE state = 'failed') AS failures,
        sum(input_tokens)::bigint AS input_tokens, sum(cached_tokens)::bigint AS cached_tokens,
-       sum(output_tokens)::bigint AS output_tokens, sum(cost_usd)::float8 AS cost_usd,
+       sum(cache_write_tokens)::bigint AS cache_write_tokens, sum(output_tokens)::bigint AS output_tokens, sum(cost_usd)::float8 AS cost_usd,
        avg(seconds)::float8 AS mean_seconds, percentile_cont(0.5) WITHIN GROUP (ORDER BY seconds) AS p50_seconds,
        percentile_cont(0.95) WITHIN GROUP (ORDER BY seconds) AS p95_seconds
 FROM (
-    SELECT agent_version, state, input_tokens, cached_tokens, output_tokens, cost_usd,
+    SELECT agent_version, state, input_tokens, cached_tokens, cache_write_tokens, output_tokens, cost_usd,
            CASE WHEN finished_at IS NOT NULL
                 THEN greatest(0, date_part('epoch', finished_at - started_at) - waited_seconds) END AS seconds
     FROM runs WHERE (agent_id, id) >= (%s, %s) AND (agent_id, id) < (%s, %s) AND workspace_id = %s
@@ -155,11 +155,12 @@ def _usage_by(column: str, label: str = "NULL", order: str = _HIGHEST_FIRST) -> 
     # of its id are its time in milliseconds. The workspace is part of the order so that only runs_created fits.
     return f"""
 WITH used AS (
-    SELECT day, run_id, session_id, api_key_id, model, input_tokens, cached_tokens, output_tokens, cost_usd
+    SELECT day, run_id, session_id, api_key_id, model, input_tokens, cached_tokens, cache_write_tokens, output_tokens,
+           cost_usd
     FROM run_usage WHERE workspace_id = %(workspace)s AND day >= %(from)s AND day < %(to)s
     UNION ALL
     SELECT date(to_timestamp(('x' || translate(left(id::text, 13), '-', ''))::bit(48)::bigint / 1000.0)
-                AT TIME ZONE 'UTC'), id, session_id, api_key_id, model, 0, 0, 0, NULL
+                AT TIME ZONE 'UTC'), id, session_id, api_key_id, model, 0, 0, 0, 0, NULL
     FROM (
         SELECT id, session_id, api_key_id, model, steps FROM runs
         WHERE (workspace_id, id) >= (%(workspace)s, %(first_id)s) AND (workspace_id, id) < (%(workspace)s, %(end_id)s)
@@ -169,11 +170,13 @@ WITH used AS (
     WHERE steps = 0
 ), sums AS (
     SELECT {column} AS id, count(DISTINCT run_id) AS runs, sum(input_tokens)::bigint AS input_tokens,
-           sum(cached_tokens)::bigint AS cached_tokens, sum(output_tokens)::bigint AS output_tokens,
+           sum(cached_tokens)::bigint AS cached_tokens, sum(cache_write_tokens)::bigint AS cache_write_tokens,
+           sum(output_tokens)::bigint AS output_tokens,
            sum(cost_usd)::float8 AS cost_usd
     FROM used GROUP BY {column}
 ), shown AS (SELECT * FROM sums ORDER BY {order} LIMIT %(count)s)
-SELECT id::text AS "group", {label} AS label, runs, input_tokens, cached_tokens, output_tokens, cost_usd
+SELECT id::text AS "group", {label} AS label, runs, input_tokens, cached_tokens, cache_write_tokens, output_tokens,
+       cost_usd
 FROM shown ORDER BY {order}
 """  # noqa: S608  of constants
 

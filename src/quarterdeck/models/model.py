@@ -153,6 +153,8 @@ class Step(Struct, frozen=True):
     output_tokens: int
     # Read from the provider's cache. Part of input_tokens.
     cached_tokens: int = 0
+    # Written to it, for later requests. Part of input_tokens.
+    cache_write_tokens: int = 0
     # None: the price of the model is unknown.
     cost_usd: Decimal | None = None
     # Names of options that were not sent, because the model does not take them.

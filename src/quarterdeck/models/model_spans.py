@@ -61,6 +61,7 @@ def add_step(span: Span, step: Step) -> None:
     span.set_attribute("gen_ai.usage.input_tokens", step.input_tokens)
     span.set_attribute("gen_ai.usage.output_tokens", step.output_tokens)
     span.set_attribute("gen_ai.usage.cache_read.input_tokens", step.cached_tokens)
+    span.set_attribute("gen_ai.usage.cache_creation.input_tokens", step.cache_write_tokens)
     limit = tracing.content_characters()
     if limit is not None:
         span.set_attribute("gen_ai.output.messages", _newest(iter([_message(step.turn)]), limit))

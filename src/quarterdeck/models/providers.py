@@ -369,6 +369,7 @@ class ProviderModel:
             usage.input_tokens,
             usage.output_tokens,
             usage.cache_read_tokens,
+            usage.cache_write_tokens,
             cost_usd(self.name, usage),
             self._ignored,
         )

@@ -89,7 +89,7 @@ _PROGRESS = """
 UPDATE runs SET barren_attempts = 0, updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = 'running'
 """
-_STEP = "SELECT record_step(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+_STEP = "SELECT record_step(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 _WAIT = """
 UPDATE runs
 SET state = 'waiting', waiting_since = clock_timestamp(), barren_attempts = 0, updated_at = clock_timestamp()
@@ -315,7 +315,7 @@ async def record_step(
 ) -> Recorded | None:
     """Takes the lock of the session itself. Adds a step to the run and to the usage of the day. `finish`: ends the run
     too, if it can. None: this attempt has lost the run."""
-    used = (step.input_tokens, step.cached_tokens, step.output_tokens, step.cost_usd)
+    used = (step.input_tokens, step.cached_tokens, step.cache_write_tokens, step.output_tokens, step.cost_usd)
     values = (*run.columns, model, *used, Jsonb([_stored(event) for event in events]), finish)
     recorded = await fetch_value(connection, _STEP, values)
     return None if recorded is None else Recorded(recorded)

@@ -135,7 +135,8 @@ class RunState(StrEnum):
 
 class Usage(Struct, frozen=True):
     input_tokens: int
-    cached_tokens: Annotated[int, Meta(description="Part of input_tokens.")]
+    cached_tokens: Annotated[int, Meta(description="Read from the provider's cache. Part of input_tokens.")]
+    cache_write_tokens: Annotated[int, Meta(description="Written to the provider's cache. Part of input_tokens.")]
     output_tokens: int
     cost_usd: Annotated[float | None, Meta(description="null: the price of the model is unknown.")]
 
@@ -262,7 +263,7 @@ _RUN = RunBody(
     steps=2,
     inputs_accepted=2,
     inputs_consumed=1,
-    usage=Usage(1840, 1024, 212, 0.0041),
+    usage=Usage(1840, 1024, 640, 212, 0.0041),
     waiting_for=[],
     waits_for_model=None,
     waited_seconds=0.0,

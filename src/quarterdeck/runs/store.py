@@ -36,6 +36,7 @@ _RUNS = Records(
         CASE WHEN r.agent_id IS NOT NULL
              THEN json_build_object('agent_id', r.agent_id, 'version', r.agent_version) END AS agent,
         json_build_object('input_tokens', r.input_tokens, 'cached_tokens', r.cached_tokens,
+                          'cache_write_tokens', r.cache_write_tokens,
                           'output_tokens', r.output_tokens, 'cost_usd', r.cost_usd) AS usage,
         CASE WHEN r.state = 'waiting'
              THEN ARRAY(SELECT a.id FROM actions a WHERE a.run_id = r.id AND a.state = 'open' ORDER BY a.id)

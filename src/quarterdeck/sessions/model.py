@@ -304,7 +304,7 @@ EXAMPLES = (
         sandbox=SandboxOptions(),
         mcp_servers=[],
         output_schema=None,
-        usage=Usage(5200, 4096, 840, 0.0107),
+        usage=Usage(5200, 4096, 800, 840, 0.0107),
         forked_from=None,
     ),
     SessionPage(

@@ -107,6 +107,7 @@ SELECT {_SUMMARY}, r.instructions, r.tool_policy, r.client_tools, r.limits, r.sa
     SELECT json_build_object(
         'input_tokens', r.expired_input_tokens + coalesce(sum(o.input_tokens), 0)::bigint,
         'cached_tokens', r.expired_cached_tokens + coalesce(sum(o.cached_tokens), 0)::bigint,
+        'cache_write_tokens', r.expired_cache_write_tokens + coalesce(sum(o.cache_write_tokens), 0)::bigint,
         'output_tokens', r.expired_output_tokens + coalesce(sum(o.output_tokens), 0)::bigint,
         'cost_usd', coalesce(sum(o.cost_usd) + r.expired_cost_usd, sum(o.cost_usd), r.expired_cost_usd)::float8
     )

@@ -358,7 +358,12 @@ class _Attempt:
     async def _record(self, agent: Agent, step: Step, entries: Sequence[NewEvent], *, finish: bool = False) -> bool:
         """Whether the run is finished."""
         finished = await lifecycle.record(self._database, self._lease, entries, agent.model_name, step, finish=finish)
-        tokens = {"input": step.input_tokens, "cached": step.cached_tokens, "output": step.output_tokens}
+        tokens = {
+            "input": step.input_tokens,
+            "cached": step.cached_tokens,
+            "cache_write": step.cache_write_tokens,
+            "output": step.output_tokens,
+        }
         metrics.step_stored(agent.model_name, tokens, step.cost_usd)
         self._steps += 1
         self._tokens += step.input_tokens + step.output_tokens

@@ -100,7 +100,7 @@ EXAMPLES = (
         ADA,
         90,
         limits=_LIMITS,
-        used_today=Usage(184_220, 96_000, 12_410, 0.47),
+        used_today=Usage(184_220, 96_000, 61_000, 12_410, 0.47),
         retention=RetentionDays(event_days=30),
         effective_retention=RetentionDays(
             run_days=365, event_days=30, receipt_days=7, audit_days=365, delivery_days=30

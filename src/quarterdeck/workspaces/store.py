@@ -53,6 +53,7 @@ SELECT w.id, w.name, w.max_key_days, w.daily_max_cost_usd::float8, w.daily_max_t
        (SELECT keep_days FROM audit_retention) AS audit_days, actor(u) AS owner, (
            SELECT json_build_object(
                'input_tokens', coalesce(sum(input_tokens), 0), 'cached_tokens', coalesce(sum(cached_tokens), 0),
+               'cache_write_tokens', coalesce(sum(cache_write_tokens), 0),
                'output_tokens', coalesce(sum(output_tokens), 0), 'cost_usd', sum(cost_usd)
            )
            FROM daily_usage WHERE workspace_id = w.id AND day = (clock_timestamp() AT TIME ZONE 'UTC')::date

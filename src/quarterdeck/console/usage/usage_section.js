@@ -69,6 +69,7 @@ export function usageSection(signal) {
       ["Cost", isPriceKnown ? formatCost(sum("cost_usd")) : "Unknown price"],
       ["Input tokens", bigNumber(sum("input_tokens"))],
       ["Cached", bigNumber(sum("cached_tokens"))],
+      ["Written to caches", bigNumber(sum("cache_write_tokens"))],
       ["Output tokens", bigNumber(sum("output_tokens"))],
     ];
     fill(totals, pairs.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
@@ -103,6 +104,7 @@ const COLUMNS = [
   number("Runs", "runs"),
   number("Input tokens", "input_tokens"),
   number("Cached", "cached_tokens"),
+  number("Cache writes", "cache_write_tokens"),
   number("Output tokens", "output_tokens"),
   { name: "Cost", class: "number", cell: cost },
 ];
@@ -158,7 +160,9 @@ function everyDay(items, count) {
   const first = Date.parse(period(count).from);
   return Array.from({ length: count }, (_, index) => {
     const day = isoDay(first + index * DAY_MS);
-    return found.get(day) ?? { group: day, runs: 0, input_tokens: 0, cached_tokens: 0, output_tokens: 0, cost_usd: 0 };
+    return found.get(day) ?? {
+      group: day, runs: 0, input_tokens: 0, cached_tokens: 0, cache_write_tokens: 0, output_tokens: 0, cost_usd: 0,
+    };
   });
 }
 

@@ -14,9 +14,9 @@ export function costText({ input_tokens: input, output_tokens: output, cost_usd:
   return cost === null ? "Unknown price" : formatCost(cost);
 }
 
-/** `1,840 tokens in (1,200 cached), 212 out`. Null if no model was called. */
+/** `1,840 tokens in (65 % cached), 212 out`. Null if no model was called. */
 export function tokensText({ input_tokens: input, cached_tokens: cached, output_tokens: output }) {
   if (input + output === 0) return null;
-  const ofCache = cached > 0 ? ` (${cached.toLocaleString("en")} cached)` : "";
+  const ofCache = cached > 0 ? ` (${Math.round((100 * cached) / input)} % cached)` : "";
   return `${input.toLocaleString("en")} tokens in${ofCache}, ${output.toLocaleString("en")} out`;
 }

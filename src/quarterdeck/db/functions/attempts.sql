@@ -221,6 +221,7 @@ CREATE OR REPLACE FUNCTION record_step(
     used_model text,
     used_input_tokens bigint,
     used_cached_tokens bigint,
+    used_cache_write_tokens bigint,
     used_output_tokens bigint,
     used_cost_usd numeric,       -- NULL: the price is unknown. Sums leave out these steps.
     events jsonb,                -- [{"type", "data", "record"}]; without `record` it is NULL
@@ -239,7 +240,8 @@ BEGIN
     PERFORM pg_advisory_xact_lock(session_lock(of_session));
     UPDATE runs r
     SET barren_attempts = 0, steps = r.steps + 1, input_tokens = r.input_tokens + used_input_tokens,
-        cached_tokens = r.cached_tokens + used_cached_tokens, output_tokens = r.output_tokens + used_output_tokens,
+        cached_tokens = r.cached_tokens + used_cached_tokens,
+        cache_write_tokens = r.cache_write_tokens + used_cache_write_tokens, output_tokens = r.output_tokens + used_output_tokens,
         cost_usd = coalesce(r.cost_usd + used_cost_usd, r.cost_usd, used_cost_usd), updated_at = clock_timestamp()
     WHERE r.id = of_run AND r.attempt = by_attempt AND r.state = 'running'
     RETURNING r.api_key_id INTO run;
@@ -248,21 +250,24 @@ BEGIN
     END IF;
     today := (clock_timestamp() AT TIME ZONE 'UTC')::date;
     INSERT INTO run_usage AS u (workspace_id, day, run_id, session_id, api_key_id, model, input_tokens, cached_tokens,
-                                output_tokens, cost_usd)
+                                cache_write_tokens, output_tokens, cost_usd)
     VALUES (of_workspace, today, of_run, of_session, run.api_key_id, used_model, used_input_tokens, used_cached_tokens,
-            used_output_tokens, used_cost_usd)
+            used_cache_write_tokens, used_output_tokens, used_cost_usd)
     ON CONFLICT (workspace_id, day, run_id) DO UPDATE SET
         input_tokens = u.input_tokens + excluded.input_tokens,
         cached_tokens = u.cached_tokens + excluded.cached_tokens,
+        cache_write_tokens = u.cache_write_tokens + excluded.cache_write_tokens,
         output_tokens = u.output_tokens + excluded.output_tokens,
         cost_usd = coalesce(u.cost_usd + excluded.cost_usd, u.cost_usd, excluded.cost_usd);
     -- The row is locked until the commit. A transaction locks one of them, so there is no deadlock.
-    INSERT INTO daily_usage AS u (workspace_id, day, shard, input_tokens, cached_tokens, output_tokens, cost_usd)
+    INSERT INTO daily_usage AS u (workspace_id, day, shard, input_tokens, cached_tokens, cache_write_tokens,
+                                  output_tokens, cost_usd)
     VALUES (of_workspace, today, get_byte(uuid_send(of_run), 15) & 15, used_input_tokens, used_cached_tokens,
-            used_output_tokens, used_cost_usd)
+            used_cache_write_tokens, used_output_tokens, used_cost_usd)
     ON CONFLICT (workspace_id, day, shard) DO UPDATE SET
         input_tokens = u.input_tokens + excluded.input_tokens,
         cached_tokens = u.cached_tokens + excluded.cached_tokens,
+        cache_write_tokens = u.cache_write_tokens + excluded.cache_write_tokens,
         output_tokens = u.output_tokens + excluded.output_tokens,
         cost_usd = coalesce(u.cost_usd + excluded.cost_usd, u.cost_usd, excluded.cost_usd);
     INSERT INTO session_events (session_id, run_id, type, data, record)

@@ -99,15 +99,17 @@ BEGIN
               AND has_ended_before(r, least(runs_before, oldest_event_at - margin))
             LIMIT max_rows
         ))
-        RETURNING input_tokens, cached_tokens, output_tokens, cost_usd
+        RETURNING input_tokens, cached_tokens, cache_write_tokens, output_tokens, cost_usd
     ), used AS (
         SELECT count(*) AS runs, sum(input_tokens) AS input_tokens, sum(cached_tokens) AS cached_tokens,
+               sum(cache_write_tokens) AS cache_write_tokens,
                sum(output_tokens) AS output_tokens, sum(cost_usd) AS cost_usd
         FROM gone
     ), counted AS (
         UPDATE sessions s
         SET expired_input_tokens = s.expired_input_tokens + used.input_tokens,
             expired_cached_tokens = s.expired_cached_tokens + used.cached_tokens,
+            expired_cache_write_tokens = s.expired_cache_write_tokens + used.cache_write_tokens,
             expired_output_tokens = s.expired_output_tokens + used.output_tokens,
             expired_cost_usd = coalesce(s.expired_cost_usd + used.cost_usd, s.expired_cost_usd, used.cost_usd)
         FROM used WHERE s.id = target_session_id AND used.runs > 0

@@ -22,7 +22,8 @@ GRANT SELECT, INSERT (id, workspace_id, lineage_id, label, prefix, secret_hash, 
 GRANT SELECT, INSERT,
     UPDATE (title, title_event_id, model, instructions, settings, tool_policy, client_tools, limits, archived_at, revision,
             sandbox, files_revision, agent_id, agent_version, overrides, mcp_servers, output_schema,
-            expired_input_tokens, expired_cached_tokens, expired_output_tokens, expired_cost_usd), DELETE
+            expired_input_tokens, expired_cached_tokens, expired_cache_write_tokens, expired_output_tokens,
+            expired_cost_usd), DELETE
     ON app.sessions TO {role};
 GRANT SELECT, INSERT, DELETE ON app.session_skills TO {role};
 GRANT SELECT, INSERT (id, session_id, api_key_id, secret_hash, prefix, expires_at, label, may_resolve),
@@ -39,13 +40,15 @@ GRANT SELECT, INSERT, UPDATE (deleted_at), DELETE ON app.deleted_sessions TO {ro
 GRANT SELECT, INSERT,
     UPDATE (state, attempt, barren_attempts, parked, waits_for_model, last_input, consumed_through, inputs_accepted, inputs_consumed,
             unconsumed_bytes, steps, input_tokens, output_tokens, started_at, finished_at, failure, updated_at,
-            unanswered_left_out, waiting_since, waited_seconds, setup, model, cached_tokens, cost_usd, max_cost_usd,
-            max_tokens, agent_id, agent_version, mcp_tools), DELETE
+            unanswered_left_out, waiting_since, waited_seconds, setup, model, cached_tokens, cache_write_tokens, cost_usd,
+            max_cost_usd, max_tokens, agent_id, agent_version, mcp_tools), DELETE
     ON app.runs TO {role};
 
 GRANT SELECT, INSERT, UPDATE (state, resolved_at, resolved_by, resolution), DELETE ON app.actions TO {role};
-GRANT SELECT, INSERT, UPDATE (input_tokens, cached_tokens, output_tokens, cost_usd), DELETE ON app.run_usage TO {role};
-GRANT SELECT, INSERT, UPDATE (input_tokens, cached_tokens, output_tokens, cost_usd), DELETE ON app.daily_usage TO {role};
+GRANT SELECT, INSERT, UPDATE (input_tokens, cached_tokens, cache_write_tokens, output_tokens, cost_usd), DELETE
+    ON app.run_usage TO {role};
+GRANT SELECT, INSERT, UPDATE (input_tokens, cached_tokens, cache_write_tokens, output_tokens, cost_usd), DELETE
+    ON app.daily_usage TO {role};
 
 GRANT SELECT, INSERT, UPDATE (last_turn_at) ON app.workspace_turns TO {role};
 GRANT SELECT, INSERT, UPDATE (taken, worker_id, cancelled, leaving, ask_at), DELETE ON app.run_jobs TO {role};

@@ -32,6 +32,7 @@ CREATE TABLE sessions (
     -- What the deleted runs of the session have used. It still counts against the limits of the session.
     expired_input_tokens bigint NOT NULL DEFAULT 0,
     expired_cached_tokens bigint NOT NULL DEFAULT 0,
+    expired_cache_write_tokens bigint NOT NULL DEFAULT 0,
     expired_output_tokens bigint NOT NULL DEFAULT 0,
     expired_cost_usd numeric,
     -- No foreign key: the origin may be deleted, this stays.

@@ -49,8 +49,9 @@ CREATE TABLE runs (
 
     steps integer NOT NULL DEFAULT 0,
     input_tokens bigint NOT NULL DEFAULT 0,
-    -- Part of input_tokens.
+    -- Parts of input_tokens: read from the provider's cache, and written to it.
     cached_tokens bigint NOT NULL DEFAULT 0,
+    cache_write_tokens bigint NOT NULL DEFAULT 0,
     output_tokens bigint NOT NULL DEFAULT 0,
     -- NULL: the price of its model is unknown, or no step is stored.
     cost_usd numeric,

@@ -9,6 +9,7 @@ CREATE TABLE run_usage (
     model text NOT NULL,
     input_tokens bigint NOT NULL,
     cached_tokens bigint NOT NULL,
+    cache_write_tokens bigint NOT NULL DEFAULT 0,
     output_tokens bigint NOT NULL,
     cost_usd numeric,
     PRIMARY KEY (workspace_id, day, run_id)
@@ -22,6 +23,7 @@ CREATE TABLE daily_usage (
     shard smallint NOT NULL CHECK (shard BETWEEN 0 AND 15),
     input_tokens bigint NOT NULL,
     cached_tokens bigint NOT NULL,
+    cache_write_tokens bigint NOT NULL DEFAULT 0,
     output_tokens bigint NOT NULL,
     cost_usd numeric,
     PRIMARY KEY (workspace_id, day, shard)
