@@ -211,7 +211,9 @@ class Limits(Struct, frozen=True):
 class Usage(Struct, frozen=True):
     input_tokens: int
     cached_tokens: int
-    """Part of input_tokens."""
+    """Read from the provider's cache. Part of input_tokens."""
+    cache_write_tokens: int
+    """Written to the provider's cache. Part of input_tokens."""
     output_tokens: int
     cost_usd: float | None
     """null: the price of the model is unknown."""
@@ -310,6 +312,9 @@ class RunBody(Struct, frozen=True, kw_only=True):
     usage: Usage
     waiting_for: list[UUID]
     """The open actions of the run."""
+    waits_for_model: str | None
+    """The provider of this model takes no more requests for the moment. The run goes on by itself when they are
+    answered again. null: it need not wait for a model."""
     waited_seconds: float
     """How long it has waited for answers to its actions in total."""
     failure: str | None
@@ -625,7 +630,9 @@ class AgentVersionStats(Struct, frozen=True, kw_only=True):
     """Runs that failed. Cancelled runs are not counted."""
     input_tokens: int
     cached_tokens: int
-    """Part of input_tokens."""
+    """Read from caches. Part of input_tokens."""
+    cache_write_tokens: int
+    """Written to caches. Part of input_tokens."""
     output_tokens: int
     cost_usd: float | None
     """Without steps whose price is unknown. null: no price is known."""
@@ -823,7 +830,9 @@ class UsageItem(Struct, frozen=True, kw_only=True):
     """Runs that stored a step in the period, and runs without any step that were created in it."""
     input_tokens: int
     cached_tokens: int
-    """Part of input_tokens."""
+    """Read from caches. Part of input_tokens."""
+    cache_write_tokens: int
+    """Written to caches. Part of input_tokens."""
     output_tokens: int
     cost_usd: float | None
     """Without steps whose price is unknown. null: no price is known."""
