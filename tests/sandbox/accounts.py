@@ -21,7 +21,7 @@ import pytest
 from msgspec import Struct
 
 from quarterdeck.core.settings import SandboxSettings
-from quarterdeck.sandbox import cgroups
+from quarterdeck.sandbox import limits
 from quarterdeck.sandbox.adapter import Command, CommandOutcome, Sandbox
 from quarterdeck.sandbox.bubblewrap import Bubblewrap, Program
 
@@ -146,7 +146,7 @@ def account(name: str) -> Iterator[Account]:
     others = {child.pid for child in psutil.Process().children()}
     # Other tests kill workers at the same time, whose groups are not ours.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cgroups, "_PREFIX", f"quarterdeck-test-{user_id}-{secrets.token_hex(4)}-")
+        patch.setattr(limits, "_PREFIX", f"quarterdeck-test-{user_id}-{secrets.token_hex(4)}-")
         patch.setattr("tests.sandbox.accounts._data_dir", folder / "data")
         _adopt_orphans(True)
         try:
@@ -195,7 +195,7 @@ def left_cgroups() -> list[str]:
     """Whose owner has ended."""
     found = []
     for parent in _cgroup_parents():
-        for folder in parent.glob(f"{cgroups._PREFIX}*"):
+        for folder in parent.glob(f"{limits._PREFIX}*"):
             with suppress(OSError):
                 descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
                 try:
@@ -209,4 +209,4 @@ def left_cgroups() -> list[str]:
 def _cgroup_parents() -> list[Path]:
     # Unlike rglob, it passes over folders that others remove meanwhile.
     walked = os.walk("/sys/fs/cgroup")
-    return [Path(parent) for parent, names, _ in walked if any(name.startswith(cgroups._PREFIX) for name in names)]
+    return [Path(parent) for parent, names, _ in walked if any(name.startswith(limits._PREFIX) for name in names)]

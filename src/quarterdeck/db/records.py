@@ -51,7 +51,7 @@ async def fetch_record(connection: Connection, kind: type[T], query: str, values
 
 
 async def fetch_records(connection: Connection, kind: type[T], query: str, values: Values = ()) -> list[T]:
-    return [as_record(kind, row) for row in await fetch_rows(connection, query, values)]
+    return as_records(kind, await fetch_rows(connection, query, values))
 
 
 async def fetch_rows(connection: Connection, query: str, values: Values = ()) -> list[Row]:
@@ -59,10 +59,15 @@ async def fetch_rows(connection: Connection, query: str, values: Values = ()) ->
 
 
 def as_record(kind: type[T], row: Row) -> T:
+    return as_records(kind, [row])[0]
+
+
+def as_records(kind: type[T], rows: list[Row]) -> list[T]:
     """Columns without a field are left out. `created_at` is part of the id."""
-    if "created_at" not in row and "created_at" in getattr(kind, "__struct_fields__", ()):
-        row["created_at"] = created_at(row["id"])
-    return msgspec.convert(row, kind)
+    if rows and "created_at" not in rows[0] and "created_at" in getattr(kind, "__struct_fields__", ()):
+        for row in rows:
+            row["created_at"] = created_at(row["id"])
+    return msgspec.convert(rows, list[kind])  # type: ignore[valid-type]
 
 
 class Pages(Generic[T]):
