@@ -95,7 +95,8 @@ class _JoinedStream(httpx2.AsyncByteStream):
             *events, rest = (rest + data).split(b"\n\n")
             passed = b"".join([self._next(event) for event in events])
             # Another kind of line ends, or one event without an end.
-            self._joins = self._joins and b"\r" not in data and len(rest) < _HELD_BYTES
+            if b"\r" in data or len(rest) >= _HELD_BYTES:
+                self._joins = False
             if not self._joins:
                 passed += self._release() + rest
                 rest = b""
