@@ -1,6 +1,7 @@
 """A model in the test's hands, and a session's lock in them too: together they stop a worker at any moment of a run.
 
-The stand-in speaks OpenAI's chat completions. Each session has a model name of its own, and with it replies of its own.
+The stand-in speaks OpenAI's chat completions and responses and Anthropic's messages. Each session has a model name of
+its own, and with it replies of its own.
 """
 
 import asyncio
@@ -13,7 +14,9 @@ from typing import Any, Self
 from psycopg import AsyncConnection
 
 from tests.contract.provider_server import (
+    ANTHROPIC,
     OPENAI,
+    RESPONSES,
     Event,
     Reply,
     Wire,
@@ -119,11 +122,13 @@ class StandIn:
     async def _serve(self, wire: Wire) -> None:
         try:
             while not wire.writer.is_closing():
-                body = (await accepted_request(wire)).body
-                self.asked[body["model"]].append(body["messages"])
+                request = await accepted_request(wire)
+                body = request.body
+                self.asked[body["model"]].append(body["messages"] if "messages" in body else body["input"])
                 self.bodies[body["model"]].append(body)
                 replies = self.replies[body["model"]]
-                await (replies.pop(0) if replies else streams(OPENAI.text(LAST)))(wire)
+                dialect = next(one for one in (OPENAI, RESPONSES, ANTHROPIC) if request.path.startswith(one.path))
+                await (replies.pop(0) if replies else streams(dialect.text(LAST)))(wire)
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:

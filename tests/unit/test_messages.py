@@ -38,6 +38,16 @@ def test_arguments_that_others_could_not_read_back_are_text(levels: int) -> None
     assert list(arguments_of(nested(levels))) == [MALFORMED_ARGUMENTS]
 
 
+def test_the_order_of_arguments_does_not_depend_on_who_has_read_them() -> None:
+    """The worker that got the answer has the model's order, all others that of PostgreSQL."""
+    written, stored = {"zone": {"b": 1, "a": 2}, "a": 1}, {"a": 1, "zone": {"a": 2, "b": 1}}
+    sent = [
+        to_messages([UserTurn("Go."), AssistantTurn("", [ToolCall("1", "tool", arguments)])], "", "model")[1]
+        for arguments in (written, stored)
+    ]
+    assert repr(sent[0].parts) == repr(sent[1].parts)
+
+
 def result_sent(model_name: str, loaded: dict[str, bytes], settings: ModelSettings | None = None) -> object:
     """What a request contains of a result with an image of four bytes."""
     image = ResultImage(sha256="ab", media_type="image/png", bytes=4)

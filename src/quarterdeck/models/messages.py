@@ -153,7 +153,11 @@ def _result(turn: ToolResult) -> str | list[str | BinaryContent]:
 
 
 def _answer(turn: AssistantTurn, model_name: str) -> ModelMessage:
-    calls = [ToolCallPart(call.name, call.arguments, call.id) for call in turn.tool_calls]
+    # Sorted: PostgreSQL keeps no order of fields, and a worker that reads the log must send the same bytes.
+    calls = [
+        ToolCallPart(call.name, msgspec.to_builtins(call.arguments, order="sorted"), call.id)
+        for call in turn.tool_calls
+    ]
     if isinstance(turn.record, dict) and turn.record.get("model") == model_name:
         try:
             [recorded] = ModelMessagesTypeAdapter.validate_python([turn.record.get("response")])

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import msgspec
 from msgspec import Struct
-from psycopg.types.json import Jsonb
+from psycopg.types.json import Json, Jsonb
 
 from quarterdeck.connections.mcp.model import PinnedTools
 from quarterdeck.core.settings import RunSettings
@@ -455,4 +455,4 @@ async def mcp_tools(connection: Connection, run_id: UUID) -> PinnedTools | None:
 
 
 async def set_mcp_tools(connection: Connection, run: RunKey, tools: PinnedTools) -> None:
-    await _write(connection, run, _SET_MCP_TOOLS, Jsonb(msgspec.to_builtins(tools)))
+    await _write(connection, run, _SET_MCP_TOOLS, Json(msgspec.to_builtins(tools)))

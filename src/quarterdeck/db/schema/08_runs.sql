@@ -45,7 +45,8 @@ CREATE TABLE runs (
     agent_id uuid,
     agent_version integer,
     -- The tools of MCP servers that the run offers in all its attempts. NULL: not listed yet, or the run has ended.
-    mcp_tools jsonb,
+    -- json keeps the order of the fields: each attempt sends the same bytes.
+    mcp_tools json,
 
     steps integer NOT NULL DEFAULT 0,
     input_tokens bigint NOT NULL DEFAULT 0,
