@@ -100,7 +100,7 @@ async def test_a_session_goes_on_without_what_has_expired(world: World, server: 
     assert after["output_tokens"] > before["output_tokens"], "the usage of deleted runs still counts"
 
 
-@pytest.mark.parametrize("status", [503, 401])
+@pytest.mark.parametrize("status", [500, 401])
 async def test_turns_stay_when_the_message_was_not_refused(world: World, stand_in: StandIn, status: int) -> None:
     model = f"away-{status}"
     session_id = await new_session(world, model)
@@ -164,7 +164,7 @@ async def test_a_refused_message_of_an_interrupted_run_is_left_out_too(world: Wo
 
 async def test_the_model_sees_inputs_once_that_are_retried_twice(world: World, stand_in: StandIn) -> None:
     session_id = await new_session(world, "retried")
-    stand_in.replies["retried"] = [refusal(503), refusal(503)]
+    stand_in.replies["retried"] = [refusal(500), refusal(500)]
     run = await talk(world, session_id, "hello")
     for state in ("failed", "succeeded"):
         retried = await world.post(f"/v1/runs/{run['id']}/retry", None)
@@ -215,7 +215,7 @@ async def test_a_failed_run_does_not_pass_on_a_withdrawn_input(world: World, sta
 
 async def test_the_model_no_longer_sees_a_dropped_input(world: World, stand_in: StandIn) -> None:
     session_id = await new_session(world, "drops")
-    stand_in.replies["drops"] = [*call_then_answer()[:1], refusal(503)]
+    stand_in.replies["drops"] = [*call_then_answer()[:1], refusal(500)]
     assert (await talk(world, session_id, "first"))["state"] == "failed"
     (first,) = await inputs_of(world, session_id)
     assert (await world.delete(first)).status_code == 204
@@ -271,7 +271,7 @@ async def test_a_fork_goes_on_with_the_same_history(world: World, stand_in: Stan
     answers = [
         *call_then_answer(),
         refusal(),
-        refusal(503),
+        refusal(500),
         streams(OPENAI.text("Yes.")),
         gate.reply(OPENAI.text(LAST)),
     ]
@@ -317,7 +317,7 @@ async def test_a_fork_goes_on_with_the_same_history(world: World, stand_in: Stan
 async def test_a_fork_before_an_event(world: World, stand_in: StandIn) -> None:
     session_id = await new_session(world, "cut")
     gate = Gate()
-    stand_in.replies["cut"] = [streams(OPENAI.text("One.")), gate.reply(after=call_then_answer()[0]), refusal(503)]
+    stand_in.replies["cut"] = [streams(OPENAI.text("One.")), gate.reply(after=call_then_answer()[0]), refusal(500)]
     await talk(world, session_id, "first")
     running = asyncio.create_task(talk(world, session_id, "second"))
     await gate.is_reached()

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.contract.provider_server import Dialect, Reply, streams
+from tests.contract.provider_server import OPENAI, Dialect, Reply, streams
 from tests.contract.provider_talk import all_three
 from tests.contract.test_prompt_caches import assert_begins_with, without_marks
 from tests.fault.mcp_sessions import LOCAL, new_mcp_server
-from tests.fault.stand_in import Gate, StandIn
+from tests.fault.stand_in import Gate, StandIn, asking
 from tests.fault.test_run_setup import new_skill
 from tests.fault.waiting import open_actions, resolve
 from tests.mcp_server import mcp_server
@@ -143,3 +143,32 @@ async def test_a_request_begins_with_the_whole_earlier_one(world: World, server:
             for earlier, later in pairwise(bodies):
                 assert_begins_with(later, earlier)
             assert json.dumps(bodies[11]) == json.dumps(bodies[12]), "the request that another worker repeats"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("compaction", ["summarise", "trim"])
+async def test_a_long_run_changes_what_was_sent_seldom(world: World, server: Server, compaction: str) -> None:
+    """With results that fill the context again and again. The log says each time that it changed."""
+    script, steps, step_tokens, context_tokens = Script(OPENAI), 40, 300, 4000
+    skill_id = await new_skill(world, "guide", **{"notes.md": "word " * (4 * step_tokens // 5)})
+    reads = [script.call("read_skill_file", skill="guide", path="notes.md") for _ in range(steps)]
+    body = {"model": "openai-chat:long", "sandbox": None, "skills": [{"skill_id": skill_id}]}
+    session_id = (await world.post("/v1/sessions", body)).json()["id"]
+    settings = {"MODEL_CONTEXT_TOKENS": context_tokens, "MODEL_COMPACTION": compaction}
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        async with StandIn.running(door) as stand_in:
+            stand_in.replies["long"] = reads
+            with working(server.database_url, server.data_dir, **settings, **asking(door)):
+                await ended(world, (await world.submit(session_id, "Read it.")).json()["run_id"])
+            bodies = [body for body in stand_in.bodies["long"] if "tools" in body]
+    changes = [event for event in await log_of(world, session_id) if event["type"].startswith("context.")]
+    assert {event["type"] for event in changes} == {"context.compacted"}
+    changed = 0
+    for earlier, later in pairwise(bodies):
+        assert (later["tools"], later["messages"][0]) == (earlier["tools"], earlier["messages"][0])
+        try:
+            assert_begins_with(later, earlier)
+        except AssertionError:
+            changed += 1
+    # Each time about half of the context is left out.
+    assert 1 < changed == len(changes) <= 1 + steps * 1.5 * step_tokens // (context_tokens // 2)

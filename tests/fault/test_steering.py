@@ -180,13 +180,15 @@ async def test_session_longer_than_the_context_window_continues(world: World, st
         assert (await ended(world, run_id))["state"] == "succeeded"
     entries = await log_of(world, session_id)
     check_log(entries)
-    trimmed = [entry["data"]["dropped_turns"] for entry in of_type(entries, "context.trimmed")]
-    assert trimmed
-    assert trimmed == sorted(trimmed)
+    left_out = [entry["data"] for entry in of_type(entries, "context.compacted")]
+    # Whole halves of the context, and not a little before each request.
+    assert 0 < len(left_out) < 4
+    assert [one["dropped_turns"] for one in left_out] == sorted({one["dropped_turns"] for one in left_out})
+    assert {one["summary"] for one in left_out} == {""}
     asked = stand_in.asked["x"]
     assert len(asked) == 5
     for number, messages in enumerate(asked):
-        assert messages[-1]["content"].startswith(f"{number}: ")
+        assert f"{number}: word" in messages[-1]["content"]
         assert sum(estimate_tokens(str(message["content"])) for message in messages) < CONTEXT_TOKENS
     assert len(asked[-1]) < len(entries)
 
@@ -201,7 +203,8 @@ async def test_smaller_context_window_than_configured_is_detected(world: World, 
     assert [len(messages) for messages in stand_in.asked["x"]] == [1, 3, 1]
     entries = await log_of(world, session_id)
     check_log(entries)
-    assert [entry["data"] for entry in of_type(entries, "context.trimmed")] == [{"dropped_turns": 2}]
+    [left_out] = of_type(entries, "context.compacted")
+    assert left_out["data"] == {"dropped_turns": 2, "kept_answers": 0, "summary": ""}
     # A model that finds everything too long is given up.
     stand_in.replies["x"] = [too_long] * 9
     run = await ended(world, (await submitted(world, session_id, "third"))["run_id"])

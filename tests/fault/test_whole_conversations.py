@@ -112,7 +112,7 @@ def calls(text: str, *names: str) -> Reply:
     return streams(OPENAI.calls(text, *((f"call_{next(_numbers)}", name, "{}") for name in names)))
 
 
-UNAVAILABLE = refuses(503, OPENAI.error("unavailable", "Not now."))
+UNAVAILABLE = refuses(500, OPENAI.error("unavailable", "Not now."))
 
 
 @pytest.mark.long

@@ -47,15 +47,20 @@ def cut_off_text(data: Mapping[str, Any]) -> str | None:
 
 
 def _trimmed_text(data: Mapping[str, Any]) -> str:
-    dropped, cut = data.get("dropped_turns", 0), data.get("cut_turns", 0)
-    notes = (
-        [f"{count_text(dropped, 'earlier turn')} no longer fit in the model's context."] if dropped or not cut else []
-    )
+    dropped, cut, omitted = (data.get(name, 0) for name in ("dropped_turns", "cut_turns", "omitted_files"))
+    notes = [_left_out_text(dropped)] if dropped or not (cut or omitted) else []
     notes += [f"{count_text(cut, 'text')} cut to fit in the model's context."] if cut else []
+    notes += [f"{count_text(omitted, 'file')} left out to fit in the model's context."] if omitted else []
     return " ".join(notes)
 
 
+def _left_out_text(turns: int) -> str:
+    return f"{count_text(turns, 'earlier turn')} no longer fit in the model's context."
+
+
 def _compacted_text(data: Mapping[str, Any]) -> str:
+    if not data.get("summary"):
+        return _left_out_text(data.get("dropped_turns", 0))
     return f"{count_text(data.get('dropped_turns', 0), 'earlier turn')} summarised to fit in the model's context."
 
 

@@ -30,10 +30,11 @@ class EventType(StrEnum):
     # The model does not take them, so they are not sent. Data: model, settings (their names).
     SETTINGS_IGNORED = "settings.ignored"
     # What the request contained changed to fit into the context. Data: dropped_turns (how many turns are left out in
-    # all), cut_turns (how many texts were cut in the middle; absent: none).
+    # all), cut_turns (how many texts were cut in the middle; absent: none), omitted_files (how many attachments and
+    # images are only mentioned; absent: none).
     CONTEXT_TRIMMED = "context.trimmed"
     # The model summarised the older part of the conversation. Data: dropped_turns (how many turns are left out in all),
-    # kept_answers (how many answers before this event are still sent), summary.
+    # kept_answers (how many answers before this event are still sent), summary (empty: it was left out without one).
     CONTEXT_COMPACTED = "context.compacted"
     RUN_SUCCEEDED = "run.succeeded"
     RUN_FAILED = "run.failed"

@@ -117,6 +117,16 @@ def _cost(attachment: Attachment | ResultImage, settings: ModelSettings) -> tupl
     return attachment.bytes, _IMAGE_TOKENS
 
 
+def omitted_files(turns: Iterable[Turn]) -> int:
+    """How many are left out for want of room."""
+    return sum(
+        content.note == _LEFT_OUT
+        for turn in turns
+        if isinstance(turn, UserTurn | ToolResult)
+        for content in turn.contents
+    )
+
+
 def wanted(turns: Iterable[Turn]) -> dict[str, int]:
     """The contents to be loaded, by SHA-256, with the number of bytes from their start."""
     found: dict[str, int] = {}

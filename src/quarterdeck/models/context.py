@@ -141,6 +141,11 @@ def _last_answer(turns: Sequence[Turn]) -> int:
     return max((at for at, turn in enumerate(turns) if isinstance(turn, AssistantTurn)), default=0)
 
 
+def seen_turns(turns: Sequence[Turn]) -> Sequence[Turn]:
+    """Those that were part of an earlier request."""
+    return turns[: _last_answer(turns)]
+
+
 def newest_turns(turns: Sequence[Turn], max_tokens: int) -> list[Turn]:
     """The end of the conversation from which `fit_turns` selects: whole steps of at least `max_tokens`, the summary,
     and the beginning of the newest exchange. If that is longer, its older results are cut, and its older steps and
@@ -339,12 +344,16 @@ _HEAD = (
     "[The older part of this conversation was left out. This is a summary of it, written by the model. It tells what "
     "happened and gives no new instructions.]\n<summary>\n"
 )
+_WITHOUT_SUMMARY = "[The older part of this conversation was left out.]"
 _TAIL = "\n</summary>"
 USER, AGENT = "User: ", "Agent: "
 _EARLIER = "Earlier summary: "
 
 
 def summary_turn(summary: str) -> UserTurn:
+    """Empty: the older part was left out without a summary."""
+    if not summary:
+        return UserTurn(_WITHOUT_SUMMARY, origin=TurnOrigin.SUMMARY)
     # The text of the summary must not end it.
     return UserTurn(f"{_HEAD}{summary.replace('</summary', '</ summary')}{_TAIL}", origin=TurnOrigin.SUMMARY)
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from quarterdeck.blobs.blob_store import BlobStore
@@ -14,7 +14,7 @@ from quarterdeck.core.logging import fields, log
 from quarterdeck.core.settings import ModelSettings, SandboxSettings
 from quarterdeck.db.database import Database
 from quarterdeck.events.model import EventType, NewEvent
-from quarterdeck.models.attachments import wanted, with_contents, with_selection
+from quarterdeck.models.attachments import omitted_files, wanted, with_contents, with_selection
 from quarterdeck.models.catalog import ModelCatalog
 from quarterdeck.models.context import (
     SUMMARY_INSTRUCTIONS,
@@ -22,6 +22,7 @@ from quarterdeck.models.context import (
     cut_summary,
     estimate_tokens,
     fit_turns,
+    seen_turns,
     split_turns,
     summary_request,
 )
@@ -53,13 +54,28 @@ _MIN_CONTEXT_TOKENS = 500
 _MIN_SUMMARISED_SHARE = 0.1
 
 
-class Compaction(Struct, frozen=True):
-    """What the model made of the older turns."""
+class Trimmed(Struct, frozen=True, omit_defaults=True):
+    """How a request was shortened. Data of the event context.trimmed."""
 
-    step: Step
+    # Not in the request.
+    dropped_turns: int
+    # Texts that were cut in the middle.
+    cut_turns: int = 0
+    # Attachments and images that are only mentioned, to make room for newer ones.
+    omitted_files: int = 0
+
+
+_WHOLE = Trimmed(0)
+
+
+class Compaction(Struct, frozen=True):
+    """The older turns are no longer sent."""
+
     split: Split
-    # Empty: it wrote none.
-    summary: str
+    # What the model made of them. Empty: nothing.
+    summary: str = ""
+    # None: it was not asked.
+    step: Step | None = None
 
 
 class Agent:
@@ -87,13 +103,14 @@ class Agent:
         self._settings = settings
         self.result_bytes = settings.tool_result_bytes
         self._context_tokens = settings.context_tokens
-        # The numbers of turns that the last request did not contain, and of those that it contained in part.
-        self._trimmed = (0, 0)
-        self._reported = (0, 0)
+        # How the last request was shortened, and what the log says about it.
+        self._trimmed = _WHOLE
+        self._reported = _WHOLE
         # Not sent with the last request, and not reported yet.
         self._ignored_settings: tuple[str, ...] | None = None
-        # Until a summary fails. Then older turns are cut off.
         self._summarises = settings.compaction == "summarise"
+        # The model did not summarise the older turns: they are cut off, and the next run asks again.
+        self._summary_failed = False
 
     @property
     def conversation_tokens(self) -> int:
@@ -114,7 +131,7 @@ class Agent:
         """`left_out`: the number of older turns that are not in `turns`. Raises ContextExceeded if the model rejects
         the conversation as too long: see `shorten`."""
         kept, dropped = await asyncio.to_thread(self._fit, turns)
-        self._trimmed = (left_out + dropped, sum(turn.is_cut for turn in kept))
+        self._trimmed = Trimmed(left_out + dropped, sum(turn.is_cut for turn in kept), omitted_files(kept))
         kept = with_contents(kept, await self._attachments.load(wanted(kept)))
         schema = None if self._output is None else self._output.schema
         request = StepRequest(self._instructions, kept, self.tools.specs, schema)
@@ -129,13 +146,18 @@ class Agent:
             raise fault
         self._context_tokens //= 2
 
-    async def summarise(self, turns: Sequence[Turn], on_retry: OnRetry) -> Compaction | None:
-        """Has the model summarise the older turns. None: all fit, or they are to be cut off."""
-        while self._summarises and (await asyncio.to_thread(self._fit, turns))[1] > 0:
+    async def compact(self, turns: Sequence[Turn], on_retry: OnRetry) -> Compaction | None:
+        """Leaves the older turns out, and has the model summarise them. None: all fit, or they are to be cut off.
+
+        Much at once and seldom: what follows it changes its place, so that no cache of the provider has it."""
+        while not self._summary_failed and await asyncio.to_thread(self._changes_sent_turns, turns):
             # Half of the context stays free, so that the next summary is not needed soon.
             split = split_turns(turns, (self._context_tokens - estimate_tokens(self._told)) // 2)
             if split is None or split.older_tokens < self._context_tokens * _MIN_SUMMARISED_SHARE:
                 return None
+            self._reported = _WHOLE
+            if not self._summarises:
+                return Compaction(split)
             older = await asyncio.to_thread(summary_request, split.older, self._context_tokens)
             request = StepRequest(SUMMARY_INSTRUCTIONS, [older])
             try:
@@ -145,14 +167,18 @@ class Agent:
                     self.shorten(fault)
                     continue
                 log.warning("no summary", extra=fields(model=self._model.name, reason=str(fault)))
-                self._summarises = False
+                self._summary_failed = True
                 return None
             max_tokens = min(self._settings.summary_tokens, self._context_tokens // 4)
             summary = cut_summary(step.turn.text, max_tokens)
-            self._summarises = bool(summary)
-            self._reported = (0, 0)
-            return Compaction(step, split, summary)
+            self._summary_failed = not summary
+            return Compaction(split, summary, step)
         return None
+
+    def _changes_sent_turns(self, turns: Sequence[Turn]) -> bool:
+        """Whether turns that the model has answered would be left out or cut."""
+        kept, dropped = self._fit(turns)
+        return dropped > 0 or any(turn.is_cut for turn in seen_turns(kept))
 
     def _fit(self, turns: Sequence[Turn]) -> tuple[list[Turn], int]:
         """In a thread: tens of thousands of short turns take a tenth of a second."""
@@ -182,9 +208,7 @@ class Agent:
             self._ignored_settings = ()
         if self._trimmed != self._reported:
             self._reported = self._trimmed
-            dropped, cut = self._trimmed
-            counts = {"dropped_turns": dropped} | ({"cut_turns": cut} if cut else {})
-            found.append(NewEvent(EventType.CONTEXT_TRIMMED, counts))
+            found.append(NewEvent(EventType.CONTEXT_TRIMMED, to_builtins(self._trimmed)))
         return found
 
 

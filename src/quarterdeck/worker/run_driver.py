@@ -29,7 +29,7 @@ from quarterdeck.models.model import (
     Turn,
     UserTurn,
 )
-from quarterdeck.runs import lifecycle
+from quarterdeck.runs import calls, lifecycle
 from quarterdeck.runs.action_model import ActionKind, ActionState, LimitScope, NewAction, ReachedLimit
 from quarterdeck.runs.lifecycle import Lease, LimitReached, SetupChanged
 from quarterdeck.runs.model import RunSetup, Superseded
@@ -315,9 +315,8 @@ class _Attempt:
         await self._pauses.check(agent.model_name, self.run_id)
         await self._take_inputs(agent)
         async with self._deltas() as deltas:
-            compaction = await self._request(agent.model_name, agent.summarise(self._turns, deltas.retry))
+            compaction = await self._request(agent.model_name, agent.compact(self._turns, deltas.retry))
         if compaction is not None:
-            await self._pauses.answered(agent.model_name, self.run_id)
             await self._store_compaction(agent, compaction)
             return False
         self._forget_old_turns(agent)
@@ -343,15 +342,19 @@ class _Attempt:
         return False
 
     async def _store_compaction(self, agent: Agent, compaction: Compaction) -> None:
-        split = compaction.split
-        if not compaction.summary:
-            # The request has cost something all the same. The older turns are cut off.
-            await self._record(agent, compaction.step, [])
-            return
+        split, step = compaction.split, compaction.step
+        if step is not None:
+            await self._pauses.answered(agent.model_name, self.run_id)
+            if not compaction.summary:
+                # The request has cost something all the same. The older turns are cut off.
+                await self._record(agent, step, [])
+                return
         self._summarised += self._left_out + len(split.older) - is_summary(split.older)
-        await self._record(
-            agent, compaction.step, [journal.compaction_entry(compaction.summary, self._summarised, split.kept_answers)]
-        )
+        entry = journal.compaction_entry(compaction.summary, self._summarised, split.kept_answers)
+        if step is None:
+            await calls.append(self._database, self._lease, entry)
+        else:
+            await self._record(agent, step, [entry])
         self._left_out = 0
         self._turns = [summary_turn(compaction.summary), *split.kept]
 

@@ -301,13 +301,15 @@ export class Conversation {
   }
 
   #contextTrimmed(event) {
-    const { dropped_turns: dropped = 0, cut_turns: cut = 0 } = event.data;
-    if (dropped > 0 || cut === 0) this.#note(event, `${pluralize(dropped, "earlier turn")} removed to fit the model's context.`);
+    const { dropped_turns: dropped = 0, cut_turns: cut = 0, omitted_files: omitted = 0 } = event.data;
+    if (dropped > 0 || cut + omitted === 0) this.#note(event, leftOutText(dropped));
     if (cut > 0) this.#note(event, `${pluralize(cut, "text")} cut to fit the model's context.`);
+    if (omitted > 0) this.#note(event, `${pluralize(omitted, "file")} left out to fit the model's context.`);
   }
 
   #contextCompacted(event) {
     const { dropped_turns: count, summary = "" } = event.data;
+    if (summary === "") return this.#note(event, leftOutText(count ?? 0));
     const text = `${count === undefined ? "Earlier turns" : pluralize(count, "earlier turn")} summarised to fit the model's context.`;
     this.#add(event, { kind: "summary", text, summary });
     this.#announce(text);
@@ -401,4 +403,8 @@ function answeredCall({ kind, state, resolution }) {
   if (state === "expired") return "expired";
   if (kind !== "approval") return "answered";
   return resolution?.decision === "deny" ? "denied" : "allowed";
+}
+
+function leftOutText(turns) {
+  return `${pluralize(turns, "earlier turn")} removed to fit the model's context.`;
 }
