@@ -140,6 +140,11 @@ async def test_send_waits_for_the_answer(tmp_path: Path, database_url: str) -> N
             assert json.loads(half.stdout)["cut_off"] == "length"
             assert "Cut off: the answer reached the limit of output tokens." in half.stderr
             assert "> The answer was cut off." in person.qd("sessions", "export", session_id, "--markdown").stdout
+            reasoned = person.qd("send", session_id, "demo: reason\ndemo: steps 0", "--wait", "--json")
+            assert "- Example Domain https://example.com/" in reasoned.stderr
+            log = map(json.loads, person.qd("sessions", "export", session_id).stdout.splitlines())
+            [thought] = [one["data"]["reasoning"] for one in log if "reasoning" in one["data"]]
+            assert thought.startswith("I was asked")
             # Earlier answers are not printed.
             again = person.json("send", session_id, "Once more.", "--wait")
             assert not any("Plan our release" in message for message in again["messages"])

@@ -261,6 +261,15 @@ async def test_hostile_text_of_others_is_harmless(world: World, browser: Browser
         assert await console.accessibility_problems() == []
 
 
+DETAILS = {
+    "reasoning": "First the beginning.",
+    "sources": [
+        {"title": "A page", "url": "https://example.com/a"},
+        {"title": "No page", "url": "javascript:alert(1)"},
+    ],
+}
+
+
 async def test_requeued_failed_and_follow_up_runs(console: ConsolePage, world: World) -> None:
     session_id = await world.new_session()
     first, second, third = (str(uuid4()) for _ in range(3))
@@ -280,7 +289,7 @@ async def test_requeued_failed_and_follow_up_runs(console: ConsolePage, world: W
             ("run.failed", first, {"reason": "No more.", "next_run_id": second}),
             ("run.started", second, {"attempt": 1, "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736"}),
             ("input.consumed", second, {"input_id": "b", "step": 1}),
-            ("message", second, {"role": "assistant", "text": "Half an answ", "cut_off": "length"}),
+            ("message", second, {"role": "assistant", "text": "Half an answ", "cut_off": "length", **DETAILS}),
             ("run.succeeded", second, {}),
             ("input.accepted", third, {"input_id": "c", "text": "anew"}),
         ],
@@ -304,6 +313,12 @@ async def test_requeued_failed_and_follow_up_runs(console: ConsolePage, world: W
     for number, end in ((1, r"steered 1 time, failed\."), (2, r"completed\."), (3, r"queued now\.")):
         await expect(page.get_by_role("img", name=re.compile(rf"^Run {number}, .*{end}$"))).to_be_visible()
     await expect(page.get_by_role("button", name="Send to current run")).to_be_visible()
+    await expect(page.get_by_text("First the beginning.")).to_be_hidden()
+    await transcript.get_by_text("Reasoning").click()
+    await expect(page.get_by_text("First the beginning.")).to_be_visible()
+    sources = page.get_by_role("article", name="Answer").get_by_role("listitem")
+    await expect(sources).to_have_text(["A page", "No page"])
+    await expect(sources.get_by_role("link")).to_have_attribute("href", "https://example.com/a")
     await page.get_by_role("button", name="Details").last.click()
     await expect(page.locator(".end .facts:visible")).to_contain_text("Trace ID4bf92f3577b34da6a3ce929d0e0e4736")
     assert await console.accessibility_problems() == []

@@ -260,6 +260,27 @@ def thinking(thought: str, signature: str, *pieces: str) -> list[Event]:
     ]
 
 
+def cited(text: str, url: str, title: str) -> list[Event]:
+    """An answer of Anthropic's that refers to a page."""
+    citation = {"type": "web_search_result_location", "url": url, "title": title, "cited_text": "So."}
+    delta = {"type": "citations_delta", "citation": citation | {"encrypted_index": "e"}}
+    *before, stop = _text_block(0, [text])
+    added = _event("content_block_delta", index=0, delta=delta)
+    return [*_message_start(), *before, added, stop, *_message_end("end_turn")]
+
+
+def cited_in_chat(text: str, url: str, title: str) -> list[Event]:
+    start, said, *end = _chat_text(text)
+    citation = {"url": url, "title": title, "start_index": 0, "end_index": 1}
+    return [start, said, _chat_chunk({"annotations": [{"type": "url_citation", "url_citation": citation}]}), *end]
+
+
+def thinking_in_chat(thought: str, text: str) -> list[Event]:
+    """As DeepSeek and many compatible servers send it."""
+    start, *rest = _chat_text(text)
+    return [start, *(_chat_chunk({"reasoning_content": piece}) for piece in (thought[:2], thought[2:])), *rest]
+
+
 def _response(status: str, output: list[Any], reason: str | None = None) -> dict[str, Any]:
     counts = {"input_tokens": 11, "output_tokens": 7, "total_tokens": 18}
     details = {"input_tokens_details": {"cached_tokens": 4}, "output_tokens_details": {"reasoning_tokens": 0}}
@@ -318,6 +339,25 @@ def _responses_text(*pieces: str, reason: str | None = None) -> list[Event]:
 def _responses_calls(text: str, *calls: tuple[str, str, str]) -> list[Event]:
     texts = [_text_item([text])] if text else []
     return _responses_stream([*texts, *(_call_item(*call) for call in calls)], None)
+
+
+def reasoned(thought: str, encrypted: str, text: str, url: str, title: str) -> list[Event]:
+    """An answer of OpenAI's responses with a summary of the reasoning, and a page that it refers to."""
+    summary = {"type": "summary_text", "text": thought}
+    reasoning = {"id": "rs_1", "type": "reasoning", "content": [], "summary": [summary], "encrypted_content": encrypted}
+    place = {"item_id": "rs_1", "summary_index": 0}
+    thoughts = [
+        _event("response.reasoning_summary_part.added", **place, part=summary | {"text": ""}),
+        *(_event("response.reasoning_summary_text.delta", **place, delta=one) for one in (thought[:2], thought[2:])),
+        _event("response.reasoning_summary_text.done", **place, text=thought),
+        _event("response.reasoning_summary_part.done", **place, part=summary),
+    ]
+    item, deltas = _text_item([text])
+    annotation = {"type": "url_citation", "url": url, "title": title, "start_index": 0, "end_index": 1}
+    item["content"][0]["annotations"] = [annotation]
+    position = {"item_id": "msg_1", "content_index": 0, "annotation_index": 0}
+    deltas.insert(-1, _event("response.output_text.annotation.added", **position, annotation=annotation))
+    return _responses_stream([(reasoning, thoughts), (item, deltas)], None)
 
 
 OPENAI = Dialect(

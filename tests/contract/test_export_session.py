@@ -69,6 +69,18 @@ async def test_the_log_is_exported_as_markdown(world: World) -> None:
     )
 
 
+async def test_reasoning_is_folded_and_sources_are_links(world: World) -> None:
+    sources = [{"title": "A [page]\n", "url": "https://example.com/a b>?c=1"}, {"title": "report.pdf"}]
+    data = {"role": "assistant", "text": "Noon.", "reasoning": "```\nHm.", "sources": sources}
+    session_id = await session_with(world, ("message", data))
+    text = (await world.get(f"/v1/sessions/{session_id}/export", headers=MARKDOWN)).text
+    assert text.split("*\n", 1)[1] == (
+        "\n<details><summary>Reasoning</summary>\n\n````\n```\nHm.\n````\n\n</details>\n"
+        "\nNoon.\n"
+        "\nSources:\n\n- [A \\[page\\]](<https://example.com/a%20b%3E?c=1>)\n- report.pdf\n"
+    )
+
+
 async def test_inputs_stand_where_the_model_read_them(world: World) -> None:
     """A steering input comes after the answer that was being written, wherever the log is divided into pages."""
     many = [("tool.started", {"name": "none", "attempt": 1})] * 120

@@ -97,6 +97,20 @@ def test_answers_that_were_cut_off(chat: Conversation, log: Log) -> None:
     assert event_text(make_event(7, "message", role="assistant", text="Half", cut_off="length")).endswith(reached)
 
 
+def test_reasoning_and_sources(chat: Conversation, log: Log) -> None:
+    begin(chat, log)
+    sources = [{"title": "A page", "url": "https://example.com/a"}, {"title": "report.pdf"}]
+    listed = "Sources:\n- A page https://example.com/a\n- report.pdf"
+    said = {"role": "assistant", "text": "Yes.", "reasoning": "Let\nme " + "think " * 40, "sources": sources}
+    [(_, folded), *others] = shown(log("message", **said))
+    assert folded.startswith("Reasoning: Let me think think")
+    assert (folded[-1], len(folded)) == ("…", 112)
+    assert others == [(BlockKind.ANSWER, "Yes."), (BlockKind.NOTE, listed)]
+    lines = [line.strip() for line in event_text(make_event(7, "message", **said)).splitlines()]
+    assert lines[0].endswith(folded)
+    assert lines[1:] == ["Yes.", *listed.splitlines()]
+
+
 def test_steering(chat: Conversation, log: Log) -> None:
     begin(chat, log)
     sent = chat.send("to the left")

@@ -30,6 +30,10 @@ class BlockKind(StrEnum):
     PROGRESS = "progress"
 
 
+# The whole reasoning is in the export of the session.
+_REASONING_CHARACTERS = 100
+
+
 class Block(Struct, frozen=True):
     kind: BlockKind
     text: str
@@ -44,6 +48,19 @@ def cut_off_text(data: Mapping[str, Any]) -> str | None:
             return "Cut off: the answer reached the limit of output tokens."
         case _:
             return "Cut off: the content filter of the provider ended the answer."
+
+
+def reasoning_line(data: Mapping[str, Any]) -> str | None:
+    """The beginning of the reasoning before an answer. None: there is none."""
+    line = " ".join(str(data.get("reasoning", "")).split())
+    more = len(line) > _REASONING_CHARACTERS
+    return f"Reasoning: {line[:_REASONING_CHARACTERS]}{'…' * more}" if line else None
+
+
+def sources_text(data: Mapping[str, Any]) -> str | None:
+    """What an answer refers to, a line each. None: nothing."""
+    lines = [" ".join(filter(None, (one.get("title"), one.get("url")))) for one in data.get("sources") or []]
+    return "\n".join(["Sources:", *(f"- {line}" for line in lines)]) if lines else None
 
 
 def _trimmed_text(data: Mapping[str, Any]) -> str:
@@ -376,7 +393,13 @@ class Conversation:
         self.active_run = event.run_id
         text, cut_off = str(event.data.get("text", "")), cut_off_text(event.data)
         answer = [Block(BlockKind.ANSWER, text)] if text.strip() else []
-        return [*answer, *([Block(BlockKind.WARNING, cut_off)] if cut_off else [])]
+        reasoning, sources = reasoning_line(event.data), sources_text(event.data)
+        return [
+            *([Block(BlockKind.NOTE, reasoning)] if reasoning else []),
+            *answer,
+            *([Block(BlockKind.NOTE, sources)] if sources else []),
+            *([Block(BlockKind.WARNING, cut_off)] if cut_off else []),
+        ]
 
     def _tool_call(self, event: Event) -> list[Block]:
         call = call_line(str(event.data.get("name", "")), event.data.get("arguments"))

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from quarterdeck.cli import find
 from quarterdeck.cli.action_text import required, resolve_command
 from quarterdeck.cli.commands import with_client
-from quarterdeck.cli.conversation import cut_off_text
+from quarterdeck.cli.conversation import cut_off_text, sources_text
 from quarterdeck.cli.errors import ExitCode
 from quarterdeck.cli.files import checked_file
 from quarterdeck.cli.options import SessionId, argument, choice, file_name, flag, option, read_input
@@ -89,7 +89,7 @@ def _wait(client: Client, session_id: UUID, sent: SubmitKindBody) -> Result:
     run = client.get_run(sent.run_id)
     messages = [data["text"] for data in answers if data["text"]]
     cut_off = answers[-1].get("cut_off") if answers else None
-    hints = [*filter(None, map(cut_off_text, answers))]
+    hints = [hint for data in answers for hint in (sources_text(data), cut_off_text(data)) if hint]
     if not (has_succeeded := run.state is RunState.SUCCEEDED):
         hints.append(f"{run.state}{f': {run.failure}' if run.failure else ''}")
     return Result(

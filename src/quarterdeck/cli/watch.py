@@ -14,7 +14,16 @@ from quarterdeck.cli.action_text import answered, call_text, caller_text, requir
 from quarterdeck.cli.chat_session import ChatSession, open_client, run_until_first
 from quarterdeck.cli.chat_view import coloured, plain_text, sanitized, without_colours
 from quarterdeck.cli.connection import ConnectionInfo, client_for, connect
-from quarterdeck.cli.conversation import NOTICES, Block, attached, cut_off_text, is_diff, retry_text
+from quarterdeck.cli.conversation import (
+    NOTICES,
+    Block,
+    attached,
+    cut_off_text,
+    is_diff,
+    reasoning_line,
+    retry_text,
+    sources_text,
+)
 from quarterdeck.cli.options import Profile, SessionId, flag, option, whole_number
 from quarterdeck.cli.output import coloured_diff, count_text, has_colours, json_text, print_json
 from quarterdeck.client import AsyncClient, Event
@@ -174,7 +183,9 @@ _CONTENT: dict[str, Callable[[dict[str, Any]], str]] = {
     EventType.INPUT_DISCARDED: _reason,
     EventType.RUN_STARTED: _run_started,
     EventType.RUN_REQUEUED: _reason,
-    EventType.MESSAGE: lambda data: "\n".join(filter(None, (_text(data), cut_off_text(data)))),
+    EventType.MESSAGE: lambda data: "\n".join(
+        filter(None, (reasoning_line(data), _text(data), sources_text(data), cut_off_text(data)))
+    ),
     EventType.TOOL_CALL: lambda data: call_text(str(data.get("name", "")), data.get("arguments")),
     EventType.TOOL_STARTED: lambda data: f"{data.get('name', '')}, attempt {data.get('attempt')}",
     EventType.TOOL_RESULT: lambda data: f"{data.get('name', '')} → {_text(data)}",

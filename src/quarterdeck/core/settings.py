@@ -82,6 +82,8 @@ class ModelSettings(Struct, frozen=True):
     openai_api: Literal["responses", "chat"] | None = None
     # Whether OpenAI keeps what it is sent and what it answers.
     openai_store: bool = False
+    # OpenAI shows reasoning as a summary only, and for some models only to verified organisations. None: not asked for.
+    openai_reasoning_summary: Literal["auto", "concise", "detailed"] | None = None
     anthropic_api_key: str | None = None
     anthropic_base_url: Annotated[str, Meta(pattern=r"^https?://")] | None = None
     # OpenAI-compatible servers, by the first part of the names of their models. The key of `gpu` is in GPU_API_KEY.

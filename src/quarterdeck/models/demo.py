@@ -2,9 +2,9 @@
 
 Each step follows from the turns alone, so a run can resume after a crash. Lines of an input control it, for tests:
 `demo: steps 5` (five steps with tools before the answer), `demo: slow 3` (each step takes three seconds), `demo: fail`,
-`demo: cut` (the answer is cut off), `call: NAME JSON` (calls this tool; several lines are several calls), `note: TEXT`
-as the first line (adds a note), and `demo: json VALUE` (the answer, if the session has an output schema; further lines
-are the answers after corrections).
+`demo: cut` (the answer is cut off), `demo: reason` (it has reasoning and a source), `call: NAME JSON` (calls this tool;
+several lines are several calls), `note: TEXT` as the first line (adds a note), and `demo: json VALUE` (the answer, if
+the session has an output schema; further lines are the answers after corrections).
 """
 
 import asyncio
@@ -25,6 +25,7 @@ from quarterdeck.models.model import (
     CutOff,
     ModelFailure,
     OnText,
+    Source,
     Step,
     StepRequest,
     ToolCall,
@@ -97,12 +98,14 @@ def _target(reference: str, root: Any) -> Any:
 DEMO = "demo"
 _TITLE = "Demo model"
 _COMMAND = re.compile(
-    r"^demo: (?:(fail)|steps (\d{1,2})|slow (\d{1,2}(?:\.\d{1,3})?)|(cut))[ \t\r]*$", re.ASCII | re.MULTILINE
+    r"^demo: (?:(fail)|steps (\d{1,2})|slow (\d{1,2}(?:\.\d{1,3})?)|(cut)|(reason))[ \t\r]*$", re.ASCII | re.MULTILINE
 )
 _NOTE = re.compile(r"note: (.*\S)")
 _CALL = re.compile(r"^call: (\S{1,200})(?:[ \t\r](.*))?$", re.MULTILINE)
 _JSON = re.compile(r"^demo: json (.+)$", re.MULTILINE)
 _MAX_CALLS = 100
+_REASONING = "I was asked for something.\n\nI am a demo, so I quote it."
+_SOURCES = (Source("Example Domain", "https://example.com/"),)
 # Enough pieces to show streaming, few enough that a long answer does not take long.
 _PIECES = 20
 _PIECE_CHARACTERS = 24
@@ -117,6 +120,7 @@ class _Commands(Struct, frozen=True):
     tool_steps: int
     slow_seconds: float | None
     cut: bool
+    reason: bool
 
 
 class DemoModel:
@@ -154,7 +158,8 @@ class DemoModel:
             turn = AssistantTurn(turn.text[: len(turn.text) // 2], [], cut_off=CutOff.LENGTH)
         await self._write(turn.text, on_text, self._granted(run, commands.slow_seconds))
         input_tokens = estimate_tokens(request.instructions) + sum(map(turn_tokens, turns))
-        return Step(turn, input_tokens, turn_tokens(turn))
+        step = Step(turn, input_tokens, turn_tokens(turn))
+        return msgspec.structs.replace(step, reasoning=_REASONING, sources=_SOURCES) if commands.reason else step
 
     def _granted(self, run: Sequence[Turn], slow_seconds: float | None) -> float | None:
         """The seconds that this step takes, counted as used."""
@@ -185,7 +190,7 @@ def _run_start(turns: Sequence[Turn]) -> int:
 
 def _commands(run: Sequence[Turn]) -> _Commands:
     """The commands in the inputs of the run. Later commands override earlier ones."""
-    fail, tool_steps, slow_seconds, cut = False, 1, None, False
+    fail, tool_steps, slow_seconds, cut, reason = False, 1, None, False, False
     for turn in run:
         if isinstance(turn, UserTurn):
             for found in _COMMAND.finditer(turn.text):
@@ -193,7 +198,8 @@ def _commands(run: Sequence[Turn]) -> _Commands:
                 tool_steps = int(found[2] or tool_steps)
                 slow_seconds = float(found[3]) if found[3] else slow_seconds
                 cut = cut or found[4] is not None
-    return _Commands(fail, tool_steps, slow_seconds, cut)
+                reason = reason or found[5] is not None
+    return _Commands(fail, tool_steps, slow_seconds, cut, reason)
 
 
 def _tool_step(done: int, tool_steps: int, tools: Sequence[ToolSpec]) -> AssistantTurn:

@@ -18,10 +18,12 @@ from pydantic_ai.messages import (
     ModelRequestPart,
     ModelResponse,
     TextPart,
+    ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
     UserContent,
     UserPromptPart,
+    WebCitationSource,
 )
 from pydantic_ai.tools import ToolDefinition
 from pydantic_core import PydanticSerializationError
@@ -34,6 +36,7 @@ from quarterdeck.models.model import (
     AssistantTurn,
     AttachmentContent,
     CutOff,
+    Source,
     ToolCall,
     ToolResult,
     Turn,
@@ -181,6 +184,27 @@ def to_turn(response: ModelResponse, model_name: str) -> AssistantTurn:
     ]
     cut_off = CutOff(response.finish_reason) if response.finish_reason in list(CutOff) else None
     return AssistantTurn(storable(response.text or ""), calls, _record(response, model_name), cut_off)
+
+
+def reasoning_of(response: ModelResponse) -> str:
+    """Empty: the model has none, or the provider does not show it."""
+    thoughts = [part.content for part in response.parts if isinstance(part, ThinkingPart)]
+    return storable("\n\n".join(filter(None, thoughts)))
+
+
+def sources_of(response: ModelResponse) -> tuple[Source, ...]:
+    """In the order in which the answer refers to them, each once."""
+    found: dict[Source, None] = {}
+    for part in response.parts:
+        for citation in (part.citations or []) if isinstance(part, TextPart) else []:
+            for source in citation.sources:
+                url = source.url if isinstance(source, WebCitationSource) else None
+                # Other kinds of links could run something in a browser.
+                if url is not None and not url.startswith(("https://", "http://")):
+                    url = None
+                if title := source.title or url:
+                    found[Source(storable(title), None if url is None else storable(url))] = None
+    return tuple(found)
 
 
 def _record(response: ModelResponse, model_name: str) -> Any:

@@ -145,6 +145,14 @@ class StepRequest(Struct, frozen=True):
     output_schema: dict[str, Any] | None = None
 
 
+class Source(Struct, frozen=True, omit_defaults=True):
+    """What an answer refers to, as its provider says. Also part of the event message."""
+
+    title: str
+    # None: a document, and not a page.
+    url: str | None = None
+
+
 class Step(Struct, frozen=True):
     """The result of one request to the model."""
 
@@ -159,6 +167,9 @@ class Step(Struct, frozen=True):
     cost_usd: Decimal | None = None
     # Names of options that were not sent, because the model does not take them.
     ignored_settings: tuple[str, ...] = ()
+    # For people. What the provider wants back is in the record of the turn.
+    reasoning: str = ""
+    sources: tuple[Source, ...] = ()
 
 
 # Called with each piece of text as it arrives, for display only. After a failed try the text of the next try follows

@@ -53,7 +53,7 @@ from quarterdeck.core.secrets import redact
 from quarterdeck.core.text_types import storable
 from quarterdeck.models.catalog import is_provider
 from quarterdeck.models.merged_pieces import Listener, join_pieces, listening
-from quarterdeck.models.messages import to_definition, to_messages, to_turn
+from quarterdeck.models.messages import reasoning_of, sources_of, to_definition, to_messages, to_turn
 from quarterdeck.models.model import (
     NO_OPTIONS,
     ContentRefused,
@@ -190,7 +190,9 @@ class ProviderConnection(Struct, frozen=True):
     cache_key_setting: str | None = None
 
 
-def connect_openai(api_key: str | None, base_url: str | None, *, chat: bool, store: bool) -> ProviderConnection:
+def connect_openai(
+    api_key: str | None, base_url: str | None, *, chat: bool, store: bool, reasoning_summary: str | None = None
+) -> ProviderConnection:
     """OpenAI, or a server that does as OpenAI does."""
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient
     from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel, OpenAIResponsesModelSettings
@@ -215,13 +217,14 @@ def connect_openai(api_key: str | None, base_url: str | None, *, chat: bool, sto
     # OpenAI stores what it is not told about.
     always = None if is_compatible else OpenAIResponsesModelSettings(openai_store=store)
     secrets = (api_key,) if api_key else ()
-    return ProviderConnection(
-        lambda name: kind(name, provider=provider, settings=always),
-        client.close,
-        secrets,
-        _OPENAI_EFFORT,
-        _OPENAI_CACHE_KEY,
-    )
+
+    def model(name: str) -> library.Model:
+        reasons = (provider.model_profile(name) or {}).get("openai_supports_reasoning", False)
+        summarises = reasoning_summary is not None and reasons and not chat
+        summary = {"openai_reasoning_summary": reasoning_summary} if summarises else {}
+        return kind(name, provider=provider, settings=cast(ModelSettings, (always or {}) | summary) or None)
+
+    return ProviderConnection(model, client.close, secrets, _OPENAI_EFFORT, _OPENAI_CACHE_KEY)
 
 
 def connect_anthropic(api_key: str, base_url: str | None) -> ProviderConnection:
@@ -372,6 +375,8 @@ class ProviderModel:
             usage.cache_write_tokens,
             cost_usd(self.name, usage),
             self._ignored,
+            reasoning_of(response),
+            sources_of(response),
         )
 
     async def _request(

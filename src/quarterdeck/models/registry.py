@@ -79,5 +79,11 @@ class ModelRegistry:
             api_key, base_url = self._catalog.api_key(provider), settings.openai_base_url
             chosen = settings.openai_api or ("responses" if base_url is None else "chat")
             is_chat = provider == OPENAI_CHAT or chosen == "chat"
-            return connections.connect_openai(api_key, base_url, chat=is_chat, store=settings.openai_store)
+            return connections.connect_openai(
+                api_key,
+                base_url,
+                chat=is_chat,
+                store=settings.openai_store,
+                reasoning_summary=settings.openai_reasoning_summary,
+            )
         return connections.connect_by_name(provider, self._catalog.secrets(provider))

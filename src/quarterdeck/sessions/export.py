@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from html import escape
 from typing import Any
+from urllib.parse import quote
 from uuid import UUID
 
 import msgspec
@@ -23,6 +24,8 @@ from quarterdeck.sessions.model import SessionBody
 
 _BACKTICKS = re.compile("`+")
 _MIN_FENCE = 3
+# All that may be in a URL. Others would end the link.
+_URL_CHARACTERS = "!#$%&'()*+,/:;=?@[]~"
 _FENCES = re.compile(f"`{{{_MIN_FENCE},}}")
 _LINE_BREAK = re.compile("\r\n?|[\u2028\u2029]")
 # A terminal would interpret them. C0 except tab and line feed, C1, and bidirectional formatting characters.
@@ -51,7 +54,10 @@ def _as_markdown(event: EventBody) -> str:
         case EventType.MESSAGE:
             text = f"\n{data['text']}\n" if data["text"] else ""
             cut_off = "\n> The answer was cut off.\n" if data.get("cut_off") else ""
-            return f"\n## Assistant\n\n*{time}*\n{text}{cut_off}"
+            reasoning = _folded("Reasoning", data["reasoning"]) if data.get("reasoning") else ""
+            sources = "".join(map(_source, data.get("sources", [])))
+            listed = f"\nSources:\n\n{sources}" if sources else ""
+            return f"\n## Assistant\n\n*{time}*\n{reasoning}{text}{cut_off}{listed}"
         case EventType.TOOL_CALL:
             arguments = msgspec.json.format(msgspec.json.encode(data["arguments"]), indent=2).decode()
             return _folded(f"Tool call: {data['name']}", arguments, "json")
@@ -66,6 +72,11 @@ def _as_markdown(event: EventBody) -> str:
         case EventType.SESSION_FORKED:
             return f"\n> {time}: Forked from session `{data['session_id']}`.\n"
     return ""
+
+
+def _source(source: dict[str, Any]) -> str:
+    title = re.sub(r"([\\\[\]])", r"\\\1", _one_line(source["title"]))
+    return f"- [{title}](<{quote(source['url'], safe=_URL_CHARACTERS)}>)\n" if source.get("url") else f"- {title}\n"
 
 
 def _attachment(attachment: dict[str, Any]) -> str:

@@ -41,6 +41,8 @@ def entries_of(step: Step, mismatch: str | None = None) -> list[NewEvent]:
     turn = step.turn
     data = {"role": "assistant", "text": turn.text} | ({} if mismatch is None else {"mismatch": mismatch})
     data |= {} if turn.cut_off is None else {"cut_off": turn.cut_off}
+    data |= {"reasoning": step.reasoning} if step.reasoning else {}
+    data |= {"sources": msgspec.to_builtins(step.sources)} if step.sources else {}
     message = NewEvent(EventType.MESSAGE, data, turn.record)
     calls = [
         NewEvent(EventType.TOOL_CALL, {"call_id": call.id, "name": call.name, "arguments": call.arguments})

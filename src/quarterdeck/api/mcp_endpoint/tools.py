@@ -92,8 +92,8 @@ async def outcome(api: OwnApi, run: Json) -> dict[str, Any]:
         events = (await api.get(f"/v1/sessions/{run['session_id']}/events", last=_LAST_EVENTS))["items"]
         answers = [one["data"] for one in events if one["type"] == "message" and one["run_id"] == run["id"]]
         told["answer"] = answers[-1]["text"] if answers else None
-        if answers and "cut_off" in answers[-1]:
-            told["cut_off"] = answers[-1]["cut_off"]
+        if answers:
+            told |= {name: answers[-1][name] for name in ("cut_off", "sources") if name in answers[-1]}
     elif run["state"] == "waiting":
         told["waiting_for"] = [await _action(api, action_id) for action_id in run["waiting_for"]]
         told["next"] = "Answer the actions with resolve_action, then call get_run with wait_seconds."

@@ -7,7 +7,7 @@ import { actionCard } from "../inbox/action_card.js";
 import { callerDetails, callerName } from "../inbox/labels.js";
 import { whoami } from "../credential.js";
 import { formatCost, tokensText } from "../usage/usage_text.js";
-import { visibleLines, visibleName } from "../visible_text.js";
+import { visibleLines, visibleName, visibleText } from "../visible_text.js";
 import { attachmentChips } from "./attachment_chips.js";
 import { cutOffText, mismatchText } from "./conversation.js";
 import { longText, MAX_CHARACTERS } from "./long_text.js";
@@ -49,7 +49,7 @@ export class StreamingAnswer {
   #view = new MarkdownView();
   #end = el("p", { class: "preformatted" });
   #content = el("div", {}, this.#view.node);
-  node = answer(this.#content, { isPartial: false, mismatch: null, cutOff: null, at: null });
+  node = answer(this.#content, { isPartial: false, mismatch: null, cutOff: null, sources: [], at: null });
 
   update(text) {
     this.node.hidden = text === "";
@@ -83,16 +83,24 @@ function input(block, { edit, withdraw, drop, files }) {
   );
 }
 
-function answer(content, { isPartial, mismatch, cutOff, at }) {
+function answer(content, { isPartial, mismatch, cutOff, sources, at }) {
   return el(
     "article",
     { class: "block answer", "aria-label": "Answer" },
     el("div", { class: "prose" }, content),
+    sources.length > 0 && el("div", { class: "sources" }, "Sources", el("ol", {}, sources.map((source) => el("li", {}, sourceLink(source))))),
     isPartial && el("p", { class: "stage" }, "Stopped; partial text not saved"),
     mismatch !== null && el("p", { class: "stage mismatch" }, mismatchText(mismatch)),
     cutOff !== null && el("p", { class: "stage cut-off" }, cutOffText(cutOff)),
     timestamp(at),
   );
+}
+
+/** Only addresses of pages are links. */
+function sourceLink({ title, url = null }) {
+  const name = visibleText(title);
+  if (url === null || !/^https?:\/\//.test(url)) return name;
+  return el("a", { href: url, target: "_blank", rel: "noopener noreferrer" }, name);
 }
 
 /** Whether an answer is an object or a list in JSON, as an output schema requires. Markdown would change it. */
@@ -125,7 +133,7 @@ function quote(block) {
   );
 }
 
-/** What the model gets instead of the turns before. */
+/** A folded text: what the model gets instead of the turns before, or the reasoning before its answer. */
 function contextSummary(block) {
   return el(
     "details",

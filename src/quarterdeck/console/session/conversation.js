@@ -229,9 +229,10 @@ export class Conversation {
     this.#clearStreamed();
     this.activeRun = event.run_id;
     this.#context.answered(event.run_id);
-    const { text = "", mismatch = null, cut_off: cutOff = null } = event.data;
+    const { text = "", mismatch = null, cut_off: cutOff = null, reasoning = "", sources = [] } = event.data;
+    if (reasoning !== "") this.#add(event, { kind: "summary", text: "Reasoning", summary: reasoning });
     if (text.trim() === "" && mismatch === null && cutOff === null) return;
-    this.#add(event, { kind: "answer", text, isPartial: false, mismatch, cutOff });
+    this.#add(event, { kind: "answer", text, isPartial: false, mismatch, cutOff, sources });
     this.#announce([text, mismatch !== null && mismatchText(mismatch), cutOff !== null && cutOffText(cutOff)].filter(Boolean).join(" "));
   }
 
@@ -349,7 +350,7 @@ export class Conversation {
   /** Unfinished text and tool calls are marked as such: they are not stored. */
   #stopWriting(event) {
     for (const block of this.#calls.values()) Object.assign(block, { state: "unfinished", revision: block.revision + 1 });
-    if (this.#streamed.trim() !== "") this.#add(event, { kind: "answer", text: this.streaming, isPartial: true, mismatch: null, cutOff: null });
+    if (this.#streamed.trim() !== "") this.#add(event, { kind: "answer", text: this.streaming, isPartial: true, mismatch: null, cutOff: null, sources: [] });
     this.#clearStreamed();
     this.#calls.clear();
     this.#attempt = 0;

@@ -236,6 +236,8 @@ BEGIN
                 has_input := true;
             WHEN 'message' THEN
                 entry_bytes := octet_length(coalesce(event.record::text, event.data->>'text'));
+                -- For people. The record has what the model gets of it.
+                data := data - 'reasoning' - 'sources';
                 has_message := true;
                 in_step := false;
                 answers_left := answers_left - 1;
