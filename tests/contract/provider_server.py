@@ -8,7 +8,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -125,6 +125,52 @@ def resets(events: Sequence[Event]) -> Reply:
         await begin_stream(wire, events)
         await asyncio.sleep(0.02)
         wire.writer.transport.abort()
+
+    return reply
+
+
+def _sent(event: Event) -> bytes:
+    name, data = event
+    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+    return ((f"event: {name}\n" if name else "") + f"data: {text}\n\n").encode()
+
+
+async def _send_bytes(wire: Wire, data: bytes) -> None:
+    wire.writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+    await wire.writer.drain()
+
+
+def dribbles(events: Sequence[Event], size: int, pause_seconds: float = 0.002) -> Reply:
+    """Packets that end anywhere, also inside of a character."""
+
+    async def reply(wire: Wire) -> None:
+        await begin_stream(wire, [])
+        data = b"".join(map(_sent, events))
+        for at in range(0, len(data), size):
+            await _send_bytes(wire, data[at : at + size])
+            await asyncio.sleep(pause_seconds)
+        wire.writer.write(b"0\r\n\r\n")
+        await wire.writer.drain()
+
+    return reply
+
+
+def halves(events: Sequence[Event], end: Literal["ends", "resets", "falls silent"]) -> Reply:
+    """The last event is sent in part."""
+
+    async def reply(wire: Wire) -> None:
+        await begin_stream(wire, events[:-1])
+        data = _sent(events[-1])
+        await _send_bytes(wire, data[: len(data) // 2])
+        await asyncio.sleep(0.02)
+        match end:
+            case "ends":
+                wire.writer.write(b"0\r\n\r\n")
+                await wire.writer.drain()
+            case "resets":
+                wire.writer.transport.abort()
+            case _:
+                await wire.reader.readexactly(1)
 
     return reply
 

@@ -1,7 +1,8 @@
 """What a step does if its provider refuses, stalls, breaks off or sends garbage, and when it is cancelled."""
 
 import asyncio
-from typing import Any
+import json
+from typing import Any, Literal
 
 import pytest
 
@@ -14,15 +15,18 @@ from quarterdeck.models.model import (
 from tests.contract.provider_server import (
     ANTHROPIC,
     OPENAI,
+    RESPONSES,
     Dialect,
     does_not_answer,
+    dribbles,
     falls_silent,
+    halves,
     provider,
     refuses,
     resets,
     streams,
 )
-from tests.contract.provider_talk import KEY, both, talking
+from tests.contract.provider_talk import KEY, all_three, both, talking
 
 
 @both
@@ -102,6 +106,53 @@ async def test_garbage_in_the_stream_is_tried_again(dialect: Dialect) -> None:
     garbage = [*dialect.text("a")[:2], ("message_delta", "{not json")]
     async with talking(dialect, streams(garbage), streams(dialect.text("Whole"))) as talk:
         assert (await talk.step()).turn.text == "Whole"
+
+
+@all_three
+async def test_events_in_packets_that_end_anywhere(dialect: Dialect) -> None:
+    said = "Größe: 5 € 😀, "
+    for size in (1, 7, 1000):
+        async with talking(dialect, dribbles(dialect.text(*[said] * 3), size), request_retries=0) as talk:
+            assert (await talk.step()).turn.text == said * 3
+            assert "".join(talk.shown) == said * 3
+
+
+@pytest.mark.long
+@all_three
+@pytest.mark.parametrize("end", ["ends", "resets", "falls silent"])
+async def test_half_an_event_and_no_more(dialect: Dialect, end: Literal["ends", "resets", "falls silent"]) -> None:
+    """Half of a text, and half of the event that would have completed the answer: chat has the reason of the end two
+    events before its last, the others with the last or before it."""
+    async with talking(dialect, streams(dialect.text("ok"))) as talk:
+        # Imports the library, which takes longer than the stall.
+        await talk.step()
+    whole = dialect.text("Half an", " answer")
+    for cut in (len(whole) - dialect.closing - (dialect is not OPENAI), len(whole) - dialect.closing + 1):
+        async with talking(dialect, halves(whole[:cut], end), streams(dialect.text("Whole")), stall_seconds=2) as talk:
+            step = await talk.step()
+            assert (step.turn.text, step.output_tokens) == ("Whole", 7)
+            assert "".join(talk.shown).removesuffix("Whole") in ("Half an", "Half an answer")
+            assert len(talk.retries) == 1
+
+
+@all_three
+async def test_events_that_come_twice_count_once(dialect: Dialect) -> None:
+    """Except for text without a number, which the model may have meant. Arguments that are no JSON any more are
+    answered with an error."""
+    is_numbered = dialect is RESPONSES
+    for events in (dialect.text("One ", "two."), dialect.calls("One two.", ("call_1", "read", '{"path": "a"}'))):
+        for at, event in enumerate(events):
+            if not is_numbered and is_text(event[1]):
+                continue
+            async with talking(dialect, streams([*events[:at], event, *events[at:]]), request_retries=0) as talk:
+                step = await talk.step()
+            assert (step.turn.text, "".join(talk.shown)) == ("One two.", "One two."), event
+            assert (step.input_tokens, step.cached_tokens, step.output_tokens) == (11, 4, 7), event
+            assert [call.arguments for call in step.turn.tool_calls] in ([], [{"path": "a"}]), event
+
+
+def is_text(data: Any) -> bool:
+    return any(f'"{name}": "' in json.dumps(data) for name in ("text", "partial_json", "content", "arguments"))
 
 
 async def test_overload_reported_inside_the_stream() -> None:

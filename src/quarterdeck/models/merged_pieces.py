@@ -79,6 +79,7 @@ class _JoinedStream(httpx2.AsyncByteStream):
         self._listener = listener
         self._held: _Piece | None = None
         self._has_text = False
+        self._last = b""
         # Otherwise the rest of the stream goes through as it is.
         self._joins = True
 
@@ -108,6 +109,10 @@ class _JoinedStream(httpx2.AsyncByteStream):
     def _next(self, event: bytes) -> bytes:
         """What goes to the library now."""
         piece = _piece_of(event) if self._joins else None
+        is_repeated, self._last = event == self._last, event
+        # The same event twice in a row would count tokens twice. The same text may be meant, unless it has a number.
+        if is_repeated and self._joins and (piece is None or piece.has_number):
+            return b""
         if piece is None:
             return self._release() + event + b"\n\n"
         if piece.is_visible and piece.text:
@@ -150,6 +155,7 @@ class _Piece:
         """`place[field]` is the text; it is a part of `data`."""
         self.text: str = place[field]
         place[field] = ""
+        self.has_number = bool(data.get("sequence_number"))
         self.is_visible = field in _VISIBLE_TEXTS or data.get("type") == _RESPONSES_TEXT
         self._only = event
         self._head = head
