@@ -1,6 +1,7 @@
 """What is sent to providers: options, conversations, attachments, records of earlier answers."""
 
 import base64
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -8,7 +9,7 @@ import msgspec
 import pytest
 
 from quarterdeck.core.settings import ModelSettings
-from quarterdeck.models.attachments import wanted, with_contents, with_selection
+from quarterdeck.models.attachments import takes, wanted, with_contents, with_selection
 from quarterdeck.models.model import (
     AssistantTurn,
     Attachment,
@@ -167,7 +168,7 @@ def with_attachments() -> UserTurn:
         for name, kind, data, path in files
     )
     turns: list[Turn] = [UserTurn("Look.", attachments=attachments)]
-    turns = with_selection(turns, "openai:m", ModelSettings(), 100_000)
+    turns = with_selection(turns, partial(takes, "openai:m"), ModelSettings(), 100_000)
     assert wanted(turns) == {"notes.txt": 9, "photo.png": len(PICTURE), "Report Ä": len(DOCUMENT), "lost.txt": 4}
     [turn] = with_contents(turns, {name: data for name, _, data, _ in files if name != "lost.txt"})
     assert isinstance(turn, UserTurn)

@@ -103,6 +103,21 @@ async def test_groq_and_an_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     assert last["model"] == "llama3.2:3b"
 
 
+async def test_what_pydantic_ai_cannot_send_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_BASE_URL", "http://127.0.0.1:9/v1")
+    models = ModelRegistry(ModelSettings(openai_api_key=KEY, anthropic_api_key=KEY))
+    for name, taken in (
+        ("openai:gpt-5", (True, True, True)),
+        ("openai-chat:gpt-5", (True, True, True)),
+        ("anthropic:claude-sonnet-4-5", (True, True, True)),
+        # Its chat completions have no documents.
+        ("vllm:qwen3", (True, True, False)),
+    ):
+        model = await models.resolve(name)
+        assert tuple(map(model.takes, ("text/plain", "image/png", "application/pdf"))) == taken, name
+    await models.close()
+
+
 def test_contradictory_usage_has_no_cost() -> None:
     """Some compatible servers report more cached tokens than tokens."""
     assert cost_usd("openai:gpt-4o", RequestUsage(input_tokens=1, cache_read_tokens=5, output_tokens=1)) is None

@@ -1,5 +1,6 @@
 """Which attachments a request contains, and how they count."""
 
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -58,24 +59,27 @@ def test_the_newest_are_sent_within_the_limit() -> None:
         attachment("new.png", "image/png", 800),
     )
     # A part of the text is enough. The oldest image does not fit beside the others.
-    assert wanted(with_selection(sent, "demo", SETTINGS, 100_000)) == {"log.txt": 100, "new.png": 800}
+    assert wanted(with_selection(sent, partial(takes, "demo"), SETTINGS, 100_000)) == {"log.txt": 100, "new.png": 800}
     # An image counts as 1,600 tokens, and attachments have half of the context.
-    assert wanted(with_selection(sent, "demo", SETTINGS, 3000)) == {"log.txt": 100}
-    assert wanted(with_selection(sent, "cohere:model", SETTINGS, 100_000)) == {"log.txt": 100}
+    assert wanted(with_selection(sent, partial(takes, "demo"), SETTINGS, 3000)) == {"log.txt": 100}
+    assert wanted(with_selection(sent, partial(takes, "cohere:model"), SETTINGS, 100_000)) == {"log.txt": 100}
 
 
 def test_they_count_towards_the_context() -> None:
     sent = turns(attachment("a.png", "image/png", 300), attachment("b.txt", "text/plain", 90))
-    plain, picture = turn_tokens(UserTurn("look")), turn_tokens(with_selection(sent, "demo", SETTINGS, 9999)[0])
+    plain, picture = (
+        turn_tokens(UserTurn("look")),
+        turn_tokens(with_selection(sent, partial(takes, "demo"), SETTINGS, 9999)[0]),
+    )
     assert picture > plain + 1600
-    kept, dropped = fit_turns(with_selection(sent, "demo", SETTINGS, 100_000), 1000, "")
+    kept, dropped = fit_turns(with_selection(sent, partial(takes, "demo"), SETTINGS, 100_000), 1000, "")
     assert (len(kept), dropped) == (2, 2), "the exchange with the image does not fit"
 
 
 def test_the_prompt_says_what_is_missing() -> None:
     long, lost = attachment("long.txt", "text/plain", 5000), attachment("lost.txt", "text/plain", 5)
     both: list[Turn] = [UserTurn("look", attachments=(long, lost))]
-    [turn] = with_contents(with_selection(both, "demo", SETTINGS, 9999), {"long.txt": b"x" * 100})
+    [turn] = with_contents(with_selection(both, partial(takes, "demo"), SETTINGS, 9999), {"long.txt": b"x" * 100})
     assert isinstance(turn, UserTurn)
     shown, told = (block(*pair) for pair in zip(turn.attachments, turn.contents, strict=True))
     assert "path in the sandbox: attachments/long.txt). Here are its first 100 bytes.]\n" + "x" * 100 in shown

@@ -1,10 +1,12 @@
 """Turns as messages of providers, and back: what models write may be nested without end."""
 
+from functools import partial
+
 import pytest
 from pydantic_ai.messages import BinaryContent, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 
 from quarterdeck.core.settings import ModelSettings
-from quarterdeck.models.attachments import wanted, with_contents, with_selection
+from quarterdeck.models.attachments import takes, wanted, with_contents, with_selection
 from quarterdeck.models.context import turn_tokens
 from quarterdeck.models.messages import to_messages, to_turn
 from quarterdeck.models.model import (
@@ -56,7 +58,7 @@ def result_sent(model_name: str, loaded: dict[str, bytes], settings: ModelSettin
         AssistantTurn("", [ToolCall("1", "draw", {})]),
         ToolResult("1", "draw", "A chart.", (image,)),
     ]
-    selected = with_selection(turns, model_name, settings or ModelSettings(), 100_000)
+    selected = with_selection(turns, partial(takes, model_name), settings or ModelSettings(), 100_000)
     assert (turn_tokens(selected[2]) > 1600) == (wanted(selected) == {"ab": 4})
     [part] = to_messages(with_contents(selected, loaded), "", model_name)[-1].parts
     assert isinstance(part, ToolReturnPart)

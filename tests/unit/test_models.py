@@ -135,6 +135,9 @@ class Flaky:
         self.left = failures
         self.asked = 0
 
+    def takes(self, media_type: str) -> bool:
+        return True
+
     async def step(self, *given: object) -> Step:
         self.asked += 1
         if self.left > 0:

@@ -4,7 +4,7 @@ A text is part of the prompt, an image or a PDF is sent as it is, and other file
 request they may use is bounded: beyond that, older ones are only mentioned.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -82,8 +82,11 @@ def _files(turn: Turn) -> Sequence[Attachment | ResultImage]:
             return ()
 
 
-def with_selection(turns: Sequence[Turn], model_name: str, settings: ModelSettings, context_tokens: int) -> list[Turn]:
-    """Decides for each attachment and image whether the model gets its content, newest first."""
+def with_selection(
+    turns: Sequence[Turn], is_taken: Callable[[str], bool], settings: ModelSettings, context_tokens: int
+) -> list[Turn]:
+    """Decides for each attachment and image whether the model gets its content, newest first. `is_taken`: whether the
+    model takes files of this media type."""
     left_bytes = settings.attachment_bytes
     left_tokens = int(context_tokens * _CONTEXT_SHARE)
     selected: list[Turn] = []
@@ -93,7 +96,7 @@ def with_selection(turns: Sequence[Turn], model_name: str, settings: ModelSettin
             contents = []
             for attachment in files:
                 size, tokens = _cost(attachment, settings)
-                if not takes(model_name, attachment.media_type):
+                if not is_taken(attachment.media_type):
                     contents.append(AttachmentContent(note=_NOT_TAKEN))
                 elif size > left_bytes or tokens > left_tokens:
                     contents.append(AttachmentContent(note=_LEFT_OUT))

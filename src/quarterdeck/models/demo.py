@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 import msgspec
 from msgspec import Struct
 
-from quarterdeck.models.attachments import text_of
+from quarterdeck.models.attachments import takes, text_of
 from quarterdeck.models.context import CUT, NOT_CARRIED_OUT, SUMMARY_INSTRUCTIONS, USER, estimate_tokens, turn_tokens
 from quarterdeck.models.model import (
     AssistantTurn,
@@ -132,6 +132,9 @@ class DemoModel:
         self._max_slow_seconds = max_slow_seconds
         # Seconds that runs have spent on `demo: slow`. Not from the turns: those of a long run are cut off.
         self._slow_seconds: dict[UUID | None, float] = {}
+
+    def takes(self, media_type: str) -> bool:
+        return takes(DEMO, media_type)
 
     async def step(self, request: StepRequest, on_text: OnText) -> Step:
         turns, tools = request.turns, request.tools

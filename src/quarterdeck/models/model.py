@@ -186,6 +186,9 @@ class Model(Protocol):
     def name(self) -> str:
         """`provider:name`, or `demo`."""
 
+    def takes(self, media_type: str) -> bool:
+        """Whether files of this type can be part of a request."""
+
     async def step(self, request: StepRequest, on_text: OnText) -> Step:
         """Make one request, without retries. Raises TransientFailure if a retry may succeed, otherwise ModelFailure."""
 

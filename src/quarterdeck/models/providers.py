@@ -51,6 +51,7 @@ from pydantic_ai.settings import ModelSettings
 from quarterdeck.core.logging import fields, log
 from quarterdeck.core.secrets import redact
 from quarterdeck.core.text_types import storable
+from quarterdeck.models.attachments import IMAGES, PDF, takes
 from quarterdeck.models.catalog import is_provider
 from quarterdeck.models.merged_pieces import Listener, join_pieces, listening
 from quarterdeck.models.messages import reasoning_of, sources_of, to_definition, to_messages, to_turn
@@ -321,6 +322,16 @@ class ProviderModel:
         configured._options = options
         configured._settings = cast(ModelSettings, {name: value for name, value in values.items() if value is not None})
         return configured
+
+    def takes(self, media_type: str) -> bool:
+        """What pydantic-ai cannot send to this model is left out, too: it would refuse the whole request."""
+        profile = self._model.profile
+        if media_type == PDF:
+            documents = profile.get("supported_document_media_types", (PDF,))
+            can_be_sent = profile.get("supports_document_input", True) and PDF in documents
+        else:
+            can_be_sent = media_type not in IMAGES or profile.get("supports_image_input", True)
+        return can_be_sent and takes(self.name, media_type)
 
     async def step(self, request: StepRequest, on_text: OnText) -> Step:
         schema = request.output_schema

@@ -182,7 +182,7 @@ class Agent:
 
     def _fit(self, turns: Sequence[Turn]) -> tuple[list[Turn], int]:
         """In a thread: tens of thousands of short turns take a tenth of a second."""
-        selected = with_selection(turns, self._model.name, self._settings, self._context_tokens)
+        selected = with_selection(turns, self._model.takes, self._settings, self._context_tokens)
         return fit_turns(selected, self._context_tokens, self._told)
 
     async def checked(self, step: Step) -> tuple[Step, str | None]:
