@@ -292,18 +292,26 @@ def _messages_calls(text: str, *calls: tuple[str, str, str]) -> list[Event]:
     return [*events, *_message_end("tool_use")]
 
 
-def thinking(thought: str, signature: str, *pieces: str) -> list[Event]:
+def _thinking_block(thought: str, signature: str) -> list[Event]:
     """Anthropic's thinking comes signed, and must come back as it was."""
     block = {"type": "thinking", "thinking": "", "signature": ""}
     return [
-        *_message_start(),
         _event("content_block_start", index=0, content_block=block),
         _event("content_block_delta", index=0, delta={"type": "thinking_delta", "thinking": thought}),
         _event("content_block_delta", index=0, delta={"type": "signature_delta", "signature": signature}),
         _event("content_block_stop", index=0),
-        *_text_block(1, pieces),
-        *_message_end("end_turn"),
     ]
+
+
+def thinking(thought: str, signature: str, *pieces: str) -> list[Event]:
+    block = _thinking_block(thought, signature)
+    return [*_message_start(), *block, *_text_block(1, pieces), *_message_end("end_turn")]
+
+
+def thinking_calls(thought: str, signature: str, text: str, *calls: tuple[str, str, str]) -> list[Event]:
+    start, *rest = _messages_calls(text, *calls)
+    moved = [(name, data | ({"index": data["index"] + 1} if "index" in data else {})) for name, data in rest]
+    return [start, *_thinking_block(thought, signature), *moved]
 
 
 def cited(text: str, url: str, title: str) -> list[Event]:

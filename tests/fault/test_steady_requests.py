@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.contract.provider_server import OPENAI, Dialect, Reply, streams
+from tests.contract.provider_server import ANTHROPIC, OPENAI, Dialect, Reply, streams, thinking_calls
 from tests.contract.provider_talk import all_three
 from tests.contract.test_prompt_caches import assert_begins_with, without_marks
 from tests.fault.mcp_sessions import LOCAL, new_mcp_server
-from tests.fault.stand_in import Gate, StandIn, asking
+from tests.fault.stand_in import Gate, StandIn
 from tests.fault.test_run_setup import new_skill
 from tests.fault.waiting import open_actions, resolve
 from tests.mcp_server import mcp_server
@@ -39,6 +39,12 @@ def server(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFa
     drop_database(postgres_url, url)
 
 
+def asking(door: socket.socket, dialect: Dialect) -> dict[str, object]:
+    url = f"http://127.0.0.1:{door.getsockname()[1]}"
+    chosen = {f"MODEL_{name.upper()}": value for name, value in dialect.settings.items()}
+    return KEYS | {"MODEL_OPENAI_BASE_URL": f"{url}/v1", "MODEL_ANTHROPIC_BASE_URL": url} | chosen
+
+
 class Script:
     """The answers of the model, in their order."""
 
@@ -49,6 +55,8 @@ class Script:
     def call(self, *names: str, **arguments: str) -> Reply:
         self._calls += len(names)
         calls = [(f"call_{self._calls}_{name}", name, json.dumps(arguments)) for name in names]
+        if self._dialect is ANTHROPIC:
+            return streams(thinking_calls("Hm.", f"signed{self._calls}", "Let me see.", *calls))
         return streams(self._dialect.calls("Let me see.", *calls))
 
     def run(self) -> list[Reply]:
@@ -96,16 +104,7 @@ async def give_result(world: World, run_id: str) -> None:
 async def test_a_request_begins_with_the_whole_earlier_one(world: World, server: Server, dialect: Dialect) -> None:
     script, gate = Script(dialect), Gate()
     with socket.create_server(("127.0.0.1", 0)) as door, mcp_server() as mcp:
-        url = f"http://127.0.0.1:{door.getsockname()[1]}"
-        settings: dict[str, object] = (
-            LOCAL
-            | KEYS
-            | {
-                "MODEL_OPENAI_BASE_URL": f"{url}/v1",
-                "MODEL_ANTHROPIC_BASE_URL": url,
-                **{f"MODEL_{name.upper()}": value for name, value in dialect.settings.items()},
-            }
-        )
+        settings = LOCAL | asking(door, dialect)
         model = dialect.model.partition(":")[2]
         session_id = await new_session(world, dialect.model, mcp.url)
         async with StandIn.running(door) as stand_in:
@@ -146,29 +145,41 @@ async def test_a_request_begins_with_the_whole_earlier_one(world: World, server:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("compaction", ["summarise", "trim"])
-async def test_a_long_run_changes_what_was_sent_seldom(world: World, server: Server, compaction: str) -> None:
+@pytest.mark.parametrize(
+    ("dialect", "compaction"),
+    [(OPENAI, "summarise"), (OPENAI, "trim"), (ANTHROPIC, "summarise")],
+    ids=["openai", "trim", "anthropic"],
+)
+async def test_a_long_run_changes_what_was_sent_seldom(
+    world: World, server: Server, dialect: Dialect, compaction: str
+) -> None:
     """With results that fill the context again and again. The log says each time that it changed."""
-    script, steps, step_tokens, context_tokens = Script(OPENAI), 40, 300, 4000
+    script, steps, step_tokens, context_tokens = Script(dialect), 40, 300, 4000
+    model = dialect.model.partition(":")[2]
     skill_id = await new_skill(world, "guide", **{"notes.md": "word " * (4 * step_tokens // 5)})
     reads = [script.call("read_skill_file", skill="guide", path="notes.md") for _ in range(steps)]
-    body = {"model": "openai-chat:long", "sandbox": None, "skills": [{"skill_id": skill_id}]}
+    body = {"model": dialect.model, "sandbox": None, "skills": [{"skill_id": skill_id}]}
     session_id = (await world.post("/v1/sessions", body)).json()["id"]
     settings = {"MODEL_CONTEXT_TOKENS": context_tokens, "MODEL_COMPACTION": compaction}
     with socket.create_server(("127.0.0.1", 0)) as door:
         async with StandIn.running(door) as stand_in:
-            stand_in.replies["long"] = reads
-            with working(server.database_url, server.data_dir, **settings, **asking(door)):
+            # The model calls a tool where it is asked for a summary: then its text is the summary.
+            stand_in.replies[model] = reads
+            with working(server.database_url, server.data_dir, **settings, **asking(door, dialect)):
                 await ended(world, (await world.submit(session_id, "Read it.")).json()["run_id"])
-            bodies = [body for body in stand_in.bodies["long"] if "tools" in body]
+            bodies: list[Any] = [without_marks(body) for body in stand_in.bodies[model] if "tools" in body]
     changes = [event for event in await log_of(world, session_id) if event["type"].startswith("context.")]
     assert {event["type"] for event in changes} == {"context.compacted"}
     changed = 0
     for earlier, later in pairwise(bodies):
-        assert (later["tools"], later["messages"][0]) == (earlier["tools"], earlier["messages"][0])
+        first = [[body["tools"], body.get("system", body["messages"][0])] for body in (earlier, later)]
+        assert json.dumps(first[0]) == json.dumps(first[1])
         try:
             assert_begins_with(later, earlier)
         except AssertionError:
             changed += 1
     # Each time about half of the context is left out.
     assert 1 < changed == len(changes) <= 1 + steps * 1.5 * step_tokens // (context_tokens // 2)
+    if dialect is ANTHROPIC:
+        answers = [message["content"] for message in bodies[-1]["messages"] if message["role"] == "assistant"]
+        assert {answer[0]["type"] for answer in answers} == {"thinking"}, "signed reasoning stays behind a summary"
