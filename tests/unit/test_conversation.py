@@ -101,7 +101,12 @@ def test_reasoning_and_sources(chat: Conversation, log: Log) -> None:
     begin(chat, log)
     sources = [{"title": "A page", "url": "https://example.com/a"}, {"title": "report.pdf"}]
     listed = "Sources:\n- A page https://example.com/a\n- report.pdf"
-    said: dict[str, Any] = {"role": "assistant", "text": "Yes.", "reasoning": "Let\nme " + "think " * 40, "sources": sources}
+    said: dict[str, Any] = {
+        "role": "assistant",
+        "text": "Yes.",
+        "reasoning": "Let\nme " + "think " * 40,
+        "sources": sources,
+    }
     [(_, folded), *others] = shown(log("message", **said))
     assert folded.startswith("Reasoning: Let me think think")
     assert (folded[-1], len(folded)) == ("…", 112)

@@ -6,7 +6,9 @@ import msgspec
 
 from quarterdeck.agents.configuration import AgentConfiguration
 from quarterdeck.connections.credentials.model import CreateCredentialBody
+from quarterdeck.events.model import EventType
 from quarterdeck.sessions.model import CreateSessionBody
+from quarterdeck.worker.agent import Trimmed
 from quarterdeck.worker.journal import compaction_entry
 from tests.pages import blocks_of, texts_of
 
@@ -39,5 +41,5 @@ def test_what_the_log_says_about_the_context() -> None:
     summary, trimmed = texts_of(blocks_of("docs/use/models.md", "json"))
     event = compaction_entry("…", dropped_turns=42, kept_answers=3)
     assert json.loads(summary) == {"type": event.type, "data": event.data}
-    # tests/fault/test_whole_conversations.py has this event.
-    assert json.loads(trimmed) == {"type": "context.trimmed", "data": {"dropped_turns": 2, "cut_turns": 7}}
+    data = msgspec.to_builtins(Trimmed(dropped_turns=2, cut_turns=7, omitted_files=1))
+    assert json.loads(trimmed) == {"type": EventType.CONTEXT_TRIMMED, "data": data}

@@ -131,10 +131,20 @@ EVENTS = st.one_of(
     TEXTS.map(chat_call),
     TEXTS.map(said),
     TEXTS.map(lambda text: anthropic("input_json_delta", "partial_json", text)),
-    st.tuples(TEXTS, st.integers(0, 9)).map(lambda one: responses(*one)),
+    # Like a server without numbers: those of others are different, see the next test.
+    TEXTS.map(responses),
     st.just(b": ping\n\n"),
     st.just(b"data: [DONE]\n\n"),
 )
+
+
+async def test_events_that_come_twice() -> None:
+    """The text of a server that counts its events, and usage."""
+    usage = b'data: {"choices": [], "usage": {"prompt_tokens": 1}}\n\n'
+    events = [responses("a", 1), responses("a", 1), responses("a", 2), usage, usage, b": ping\n\n", b": ping\n\n"]
+    result, shown = await joined(events)
+    assert result == (await joined(events[1:3]))[0] + usage + b"".join(events[5:])
+    assert shown == ["a", "a"]
 
 
 @given(st.lists(EVENTS, max_size=12), st.lists(st.integers(0, 2_000), max_size=6))

@@ -110,8 +110,8 @@ class _JoinedStream(httpx2.AsyncByteStream):
         """What goes to the library now."""
         piece = _piece_of(event) if self._joins else None
         is_repeated, self._last = event == self._last, event
-        # The same event twice in a row would count tokens twice. The same text may be meant, unless it has a number.
-        if is_repeated and self._joins and (piece is None or piece.has_number):
+        # The same usage twice in a row would count twice. The same text may be meant, unless it has a number.
+        if is_repeated and self._joins and (b'"usage"' in event if piece is None else piece.has_number):
             return b""
         if piece is None:
             return self._release() + event + b"\n\n"
