@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from quarterdeck.models.model import AssistantTurn, Source, UserTurn
+from quarterdeck.models.model import AssistantTurn, CitedSource, UserTurn
 from tests.contract.provider_server import (
     ANTHROPIC,
     OPENAI,
@@ -31,17 +31,17 @@ class Detailed(Struct, frozen=True):
     dialect: Dialect
     events: list[Event]
     reasoning: str = ""
-    sources: tuple[Source, ...] = ()
+    sources: tuple[CitedSource, ...] = ()
 
 
-PAGE = (Source(TITLE, URL),)
+PAGE = (CitedSource(TITLE, URL),)
 ANSWERS = {
     "anthropic thinks": Detailed(ANTHROPIC, thinking(THOUGHT, SECRET, "Yes."), THOUGHT),
     "anthropic cites": Detailed(ANTHROPIC, cited("Yes.", URL, TITLE), sources=PAGE),
     "chat thinks": Detailed(OPENAI, thinking_in_chat(THOUGHT, "Yes."), THOUGHT),
     "chat cites": Detailed(OPENAI, cited_in_chat("Yes.", URL, TITLE), sources=PAGE),
     "responses": Detailed(REASONS, reasoned(THOUGHT, SECRET, "Yes.", URL, TITLE), THOUGHT, PAGE),
-    "no page": Detailed(OPENAI, cited_in_chat("Yes.", "javascript:alert(1)", TITLE), sources=(Source(TITLE),)),
+    "no page": Detailed(OPENAI, cited_in_chat("Yes.", "javascript:alert(1)", TITLE), sources=(CitedSource(TITLE),)),
 }
 
 

@@ -77,6 +77,8 @@ async def test_nothing_is_doubled_or_lost(world: World, server: Server, dialect:
     assert (run["state"], run["steps"]) == ("succeeded", STEPS)
     # Only answers that were stored count.
     assert (run["usage"]["input_tokens"], run["usage"]["output_tokens"]) == (11 * STEPS, 7 * STEPS)
+    usage = (await world.get(f"/v1/sessions/{session_id}")).json()["usage"]
+    assert (usage["cached_tokens"], usage["input_tokens"]) == (4 * STEPS, 11 * STEPS), "the hit rate of the session"
     log = await log_of(world, session_id)
     check_log(log)
     texts = [event["data"]["text"] for event in log if event["type"] == "message"]

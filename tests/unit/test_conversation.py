@@ -11,12 +11,13 @@ import pytest
 from prompt_toolkit.utils import get_cwidth
 
 from quarterdeck.cli import chat_view
+from quarterdeck.cli.action_text import tokens_text
 from quarterdeck.cli.chat_actions import AnswerField, InvalidAnswer
 from quarterdeck.cli.chat_view import block_lines, live_lines, plain_text, sanitized, shortened, wrap
 from quarterdeck.cli.conversation import Block, BlockKind, CancelRun, Conversation, QueuedInput, Quit, Stage, Stay
 from quarterdeck.cli.output import cut, json_text
 from quarterdeck.cli.watch import event_text
-from quarterdeck.client.models import Delivery, Delta, Event, ModelRetry, Outcome
+from quarterdeck.client.models import Delivery, Delta, Event, ModelRetry, Outcome, Usage
 
 SESSION = UUID(int=1)
 RUN = UUID(int=2)
@@ -95,6 +96,11 @@ def test_answers_that_were_cut_off(chat: Conversation, log: Log) -> None:
     [(kind, text)] = shown(log("message", role="assistant", text="", cut_off="content_filter"))
     assert (kind, text) == (BlockKind.WARNING, "Cut off: the content filter of the provider ended the answer.")
     assert event_text(make_event(7, "message", role="assistant", text="Half", cut_off="length")).endswith(reached)
+
+
+def test_the_hit_rate_of_a_session() -> None:
+    assert tokens_text(Usage(11_000, 8_800, 200, 70, None)) == "11000 in (80% cached), 70 out"
+    assert tokens_text(Usage(11_000, 0, 0, 70, None)) == "11000 in, 70 out"
 
 
 def test_reasoning_and_sources(chat: Conversation, log: Log) -> None:

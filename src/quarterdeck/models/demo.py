@@ -22,10 +22,10 @@ from quarterdeck.models.model import (
     AssistantTurn,
     Attachment,
     AttachmentContent,
+    CitedSource,
     CutOff,
     ModelFailure,
     OnText,
-    Source,
     Step,
     StepRequest,
     ToolCall,
@@ -105,7 +105,7 @@ _CALL = re.compile(r"^call: (\S{1,200})(?:[ \t\r](.*))?$", re.MULTILINE)
 _JSON = re.compile(r"^demo: json (.+)$", re.MULTILINE)
 _MAX_CALLS = 100
 _REASONING = "I was asked for something.\n\nI am a demo, so I quote it."
-_SOURCES = (Source("Example Domain", "https://example.com/"),)
+_SOURCES = (CitedSource("Example Domain", "https://example.com/"),)
 # Enough pieces to show streaming, few enough that a long answer does not take long.
 _PIECES = 20
 _PIECE_CHARACTERS = 24

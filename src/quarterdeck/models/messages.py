@@ -35,8 +35,8 @@ from quarterdeck.models.model import (
     MAX_LEVELS,
     AssistantTurn,
     AttachmentContent,
+    CitedSource,
     CutOff,
-    Source,
     ToolCall,
     ToolResult,
     Turn,
@@ -192,9 +192,9 @@ def reasoning_of(response: ModelResponse) -> str:
     return storable("\n\n".join(filter(None, thoughts)))
 
 
-def sources_of(response: ModelResponse) -> tuple[Source, ...]:
+def sources_of(response: ModelResponse) -> tuple[CitedSource, ...]:
     """In the order in which the answer refers to them, each once."""
-    found: dict[Source, None] = {}
+    found: dict[CitedSource, None] = {}
     for part in response.parts:
         for citation in (part.citations or []) if isinstance(part, TextPart) else []:
             for source in citation.sources:
@@ -203,7 +203,7 @@ def sources_of(response: ModelResponse) -> tuple[Source, ...]:
                 if url is not None and not url.startswith(("https://", "http://")):
                     url = None
                 if title := source.title or url:
-                    found[Source(storable(title), None if url is None else storable(url))] = None
+                    found[CitedSource(storable(title), None if url is None else storable(url))] = None
     return tuple(found)
 
 

@@ -145,7 +145,7 @@ class StepRequest(Struct, frozen=True):
     output_schema: dict[str, Any] | None = None
 
 
-class Source(Struct, frozen=True, omit_defaults=True):
+class CitedSource(Struct, frozen=True, omit_defaults=True):
     """What an answer refers to, as its provider says. Also part of the event message."""
 
     title: str
@@ -169,7 +169,7 @@ class Step(Struct, frozen=True):
     ignored_settings: tuple[str, ...] = ()
     # For people. What the provider wants back is in the record of the turn.
     reasoning: str = ""
-    sources: tuple[Source, ...] = ()
+    sources: tuple[CitedSource, ...] = ()
 
 
 # Called with each piece of text as it arrives, for display only. After a failed try the text of the next try follows
