@@ -4,7 +4,7 @@ import asyncio
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,11 @@ async def waiting(world: World, run_id: str) -> dict[str, Any]:
 
 @pytest.mark.long
 async def test_all_runs_succeed_after_few_requests(
-    world: World, stand_in: StandIn, door: socket.socket, tmp_path: Path
+    world: World,
+    stand_in: StandIn,
+    door: socket.socket,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
 ) -> None:
     """Runs of three workspaces in two workers. A fourth workspace, with another model, notices nothing."""
     worlds = [await World.create(world.database_url, world.http) for _ in range(4)]
@@ -65,7 +69,7 @@ async def test_all_runs_succeed_after_few_requests(
         refused = len(stand_in.asked["x"])
         stand_in.replies["x"] = []
         states = [(await ended(each, run_id, 60))["state"] for each, run_id in runs]
-    print(f"{refused} requests in {REFUSING_SECONDS} seconds of refusals")
+    record_property("requests during the refusal", refused)
     assert states == ["succeeded"] * RUNS
     # Those that were under way at first, and then one after each pause.
     assert refused <= 2 * SLOTS + REFUSING_SECONDS
