@@ -61,6 +61,7 @@ async def test_figures_of_each_version(world: World) -> None:
         "failures": 1,
         "input_tokens": 220,
         "cached_tokens": 110,
+        "cache_write_tokens": 0,
         "output_tokens": 44,
         "cost_usd": 10.0,
         "mean_seconds": round(270 / 22, 3),

@@ -12,8 +12,8 @@ from tests.world import World, error_of
 
 _ADD = """
 INSERT INTO run_usage (workspace_id, day, run_id, session_id, api_key_id, model, input_tokens, cached_tokens,
-                       output_tokens, cost_usd)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+                       cache_write_tokens, output_tokens, cost_usd)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
 TODAY = datetime.now(UTC).date()
 FIRST, SECOND, LONG_AGO = TODAY - timedelta(days=1), TODAY, TODAY - timedelta(days=100)
@@ -22,7 +22,7 @@ FIRST, SECOND, LONG_AGO = TODAY - timedelta(days=1), TODAY, TODAY - timedelta(da
 async def add(
     world: World, day: date, run_id: UUID, session_id: str, model: str, tokens: int, cost: str | None, key: UUID | None
 ) -> None:
-    values = (session_id, key, model, tokens, tokens // 2, 1, cost)
+    values = (session_id, key, model, tokens, tokens // 2, tokens // 4, 1, cost)
     await world.execute(_ADD, world.workspace_id, day, run_id, *values)
 
 
@@ -34,7 +34,7 @@ async def usage(world: World, query: str = "") -> dict[str, Any]:
 
 
 def item(group: str | None, label: str | None, *figures: float | None) -> dict[str, Any]:
-    names = ("runs", "input_tokens", "cached_tokens", "output_tokens", "cost_usd")
+    names = ("runs", "input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens", "cost_usd")
     return {"group": group, "label": label} | dict(zip(names, figures, strict=True))
 
 
@@ -46,12 +46,12 @@ async def test_usage_in_every_group(world: World) -> None:
     await add(world, SECOND, across, session, "openai:gpt-5", 200, "0.20", key)
     await add(world, SECOND, other, deleted, "demo", 1000, None, None)
     await add(world, LONG_AGO, uuid4(), session, "demo", 5, None, None)
-    first, second = item(str(FIRST), None, 1, 100, 50, 1, 0.1), item(str(SECOND), None, 2, 1200, 600, 2, 0.2)
+    first, second = item(str(FIRST), None, 1, 100, 50, 25, 1, 0.1), item(str(SECOND), None, 2, 1200, 600, 300, 2, 0.2)
 
     body = await usage(world)
     assert body["items"] == [second, first]
     assert (body["since"], body["until"]) == (str(TODAY - timedelta(days=29)), str(TODAY + timedelta(days=1)))
-    of_run, unpriced = (1, 300, 150, 2, 0.3), (1, 1000, 500, 1, None)
+    of_run, unpriced = (1, 300, 150, 75, 2, 0.3), (1, 1000, 500, 250, 1, None)
     by_session = (await usage(world, "?group_by=session"))["items"]
     assert by_session == [item(session, "Release notes", *of_run), item(deleted, None, *unpriced)]
     by_model = (await usage(world, "?group_by=model"))["items"]
@@ -90,9 +90,9 @@ async def test_runs_are_those_that_activity_counts(world: World) -> None:
 
     by_state = (await world.get("/v1/activity?minutes=60")).json()["runs_by_state"]
     assert sum(by_state.values()) == 3
-    used = (100, 50, 1, None)
+    used = (100, 50, 25, 1, None)
     assert (await usage(world))["items"] == [item(str(TODAY), None, 3, *used)]
-    unused = (0, 0, 0, None)
+    unused = (0, 0, 0, 0, None)
     by_session = (await usage(world, "?group_by=session"))["items"]
     assert by_session == [item(other, "t", 2, *used), item(session, "t", 1, *unused)]
     by_model = (await usage(world, "?group_by=model"))["items"]

@@ -48,7 +48,8 @@ async def test_the_workspace_of_the_key(world: World) -> None:
 async def test_limits_of_a_workspace(world: World) -> None:
     before = await world.get("/v1/workspace")
     assert before.json()["limits"] == {"day": {"max_cost_usd": None, "max_tokens": None}}
-    assert before.json()["used_today"] == {"input_tokens": 0, "cached_tokens": 0, "output_tokens": 0, "cost_usd": None}
+    counted = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
+    assert before.json()["used_today"] == dict.fromkeys(counted, 0) | {"cost_usd": None}
     limits = {"day": {"max_cost_usd": 20.25, "max_tokens": 2**53}}
     changed = await world.patch("/v1/workspace", {"limits": limits}, headers={"If-Match": before.headers["etag"]})
     assert changed.status_code == 200, changed.text

@@ -184,7 +184,7 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: lifecycle.leave_out_refused(c, a.session, a.ended_run)
     yield lambda c, a, b: creation.show_retried(c, a.session, a.ended_run)
     yield lambda c, a, b: lifecycle.cancel(c, a.run)
-    yield lambda c, a, b: lifecycle.give_back(c, _key(a))
+    yield lambda c, a, b: lifecycle.give_back(c, _key(a), None)
     yield lambda c, a, b: lifecycle.continue_in(c, a.ended_run, new_id())
     yield lambda c, a, b: lifecycle.conversation(c, a.session, 9)
     yield lambda c, a, b: lifecycle.enqueue(c, a.waiting_session, a.parked_run)

@@ -24,6 +24,7 @@ FILES = [
     *STORES,
     SOURCE / "auth" / "last_used.py",
     SOURCE / "events" / "log.py",
+    SOURCE / "runs" / "model_pauses.py",
     SOURCE / "db" / "migrate.py",
     SOURCE / "db" / "roles.py",
     SOURCE / "db" / "table_data.py",
@@ -213,7 +214,7 @@ def test_attempts_run_every_statement(connection: Connection) -> None:
     begin = "SELECT verdict FROM begin_attempt(%s, 1, 5, 60, NULL, 1000, 32, '{}', '{}', NULL, NULL, 1)"
     assert connection.execute(begin, (run_id,)).fetchone() == ("begun",)
     record = """
-    SELECT record_step(%s, %s, %s, 1, 'demo', 1, 1, 1, 1, '[{"type": "message", "data": {"text": "x"}}]', %s)
+    SELECT record_step(%s, %s, %s, 1, 'demo', 1, 1, 1, 1, 1, '[{"type": "message", "data": {"text": "x"}}]', %s)
     """
     for finish, recorded in ((False, "recorded"), (True, "finished")):
         assert connection.execute(record, (run_id, session_id, workspace_id, finish)).fetchone() == (recorded,)
@@ -233,6 +234,13 @@ WHERE c.grantee = 'quarterdeck_app' AND c.table_schema = 'app' AND NOT EXISTS (
 ORDER BY 1, 2, 3
 """
 _USED_ELSEWHERE = [
+    # pause_model() and release_waiting_runs() use them.
+    "DELETE ON app.model_pauses",
+    "INSERT ON app.model_pauses",
+    "UPDATE (probe_run_id) ON app.model_pauses",
+    "UPDATE (reason) ON app.model_pauses",
+    "UPDATE (refusals) ON app.model_pauses",
+    "UPDATE (until) ON app.model_pauses",
     # ask_runs_to_leave(), cancel_run_jobs() and synchronize_worker() use them.
     "UPDATE (ask_at) ON app.run_jobs",
     "UPDATE (cancelled) ON app.run_jobs",
@@ -242,6 +250,7 @@ _USED_ELSEWHERE = [
     # expire_log() uses it.
     "DELETE ON app.runs",
     # expire_log() uses them.
+    "UPDATE (expired_cache_write_tokens) ON app.sessions",
     "UPDATE (expired_cached_tokens) ON app.sessions",
     "UPDATE (expired_cost_usd) ON app.sessions",
     "UPDATE (expired_input_tokens) ON app.sessions",

@@ -212,6 +212,12 @@ OF_ALL_WORKSPACES: dict[str, tuple[str, ...]] = {
         "worker/queue_store _SYNCHRONIZE",
         "worker/queue_store _UNREGISTER",
     ),
+    "models and their pauses belong to no workspace": (
+        "runs/model_pauses _PAUSE",
+        "runs/model_pauses _RESUME",
+        "runs/model_pauses _READ",
+        "runs/model_pauses _RELEASE",
+    ),
     "blobs are shared by content": (
         "blobs/store _TOUCH",
         "blobs/store _FIND",

@@ -172,7 +172,7 @@ async def fill(connection: Connection, workspace: Workspace, due_in: str) -> Non
 
 
 # Tables without data of workspaces.
-NO_WORKSPACES = {"migrations", "audit_retention", "workers"}
+NO_WORKSPACES = {"migrations", "audit_retention", "model_pauses", "workers"}
 _TABLES = "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname = 'app' ORDER BY 1"
 
 

@@ -12,6 +12,7 @@ from quarterdeck.core.text_types import storable
 from quarterdeck.models.catalog import KNOWN_PROVIDERS, ListedModel, ModelCatalog, ModelList
 from quarterdeck.models.demo import DemoModel
 from quarterdeck.models.model import ModelFailure, Step, StepRequest, TransientFailure
+from quarterdeck.models.providers import ProviderModel
 from quarterdeck.models.registry import ModelRegistry
 from quarterdeck.models.retry import pause_before_retry, step_with_retries
 from tests.pages import ROOT
@@ -116,11 +117,18 @@ async def test_a_hostile_name_is_shown_in_part() -> None:
 
 async def test_models_are_kept_but_not_all_of_them() -> None:
     models = ModelRegistry(ModelSettings(openai_base_url="http://127.0.0.1:1/v1"))
-    first = await models.resolve("openai:first")
-    assert await models.resolve("openai:first") is first
+
+    async def kept(name: str) -> object:
+        """What all conversations with this model share."""
+        model = await models.resolve(name)
+        assert isinstance(model, ProviderModel)
+        return model._model
+
+    first = await kept("openai:first")
+    assert await kept("openai:first") is first
     for number in range(70):
         await models.resolve(f"openai:{number}")
-    assert await models.resolve("openai:first") is not first
+    assert await kept("openai:first") is not first
     assert (await models.resolve("demo")).name == "demo"
     await models.close()
 

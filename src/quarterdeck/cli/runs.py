@@ -58,6 +58,7 @@ def _facts(client: Client, run: RunBody) -> list[tuple[str, object]]:
         ("session", run.session_id),
         ("state", run.state),
         ("waiting for", waiting_text(client, [run])),
+        ("waits for model", run.waits_for_model),
         ("failure", run.failure),
         ("inputs", f"{run.inputs_consumed} of {run.inputs_accepted} read"),
         ("steps", run.steps),

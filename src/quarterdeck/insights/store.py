@@ -107,7 +107,8 @@ ORDER BY agent_id DESC, id DESC OFFSET %s LIMIT 1
 _VERSIONS = """
 SELECT agent_version AS version, count(*) AS runs, count(*) FILTER (WHERE state = 'failed') AS failures,
        sum(input_tokens)::bigint AS input_tokens, sum(cached_tokens)::bigint AS cached_tokens,
-       sum(cache_write_tokens)::bigint AS cache_write_tokens, sum(output_tokens)::bigint AS output_tokens, sum(cost_usd)::float8 AS cost_usd,
+       sum(cache_write_tokens)::bigint AS cache_write_tokens, sum(output_tokens)::bigint AS output_tokens,
+       sum(cost_usd)::float8 AS cost_usd,
        avg(seconds)::float8 AS mean_seconds, percentile_cont(0.5) WITHIN GROUP (ORDER BY seconds) AS p50_seconds,
        percentile_cont(0.95) WITHIN GROUP (ORDER BY seconds) AS p95_seconds
 FROM (
