@@ -32,6 +32,7 @@ _START_SECONDS = 60.0
 # For the starts of the runs to be over.
 _SETTLE_SECONDS = 2.0
 _POLL_SECONDS = 0.05
+_LAST_SECONDS = 1.0
 
 
 class Streaming(Struct):
@@ -114,7 +115,9 @@ class Window(Struct, frozen=True):
     """What was seen while all runs streamed."""
 
     # Processor time of the API, the worker and PostgreSQL, for each second of a run.
-    shares_ms: tuple[float, float, float]
+    shares_ms: list[float]
+    # What they use without runs, for each second.
+    idle_ms: list[float]
     way_ms: list[float]
 
 
@@ -125,12 +128,14 @@ async def stream(server: Server, runs: int, seconds: float, *, read: bool) -> Wi
         settings = {"RUN_ACTIVE_PER_WORKSPACE": runs, "WORKER_CONCURRENCY": runs, "MODEL_OPENAI_BASE_URL": url}
         with server.worker(**settings) as worker:
             await caller.warm_up(MODEL)
+            processes = await _processes(server, worker.pid)
+            idle_ms = await processes.used_ms(seconds / 2)
             sessions = await caller.new_sessions(runs, MODEL)
             async with _reading(server, sessions if read else ()) as readers:
                 run_ids = [(await caller.submit(session_id, "Go.")).run_id for session_id in sessions]
                 try:
                     await _until_all_stream(streaming, runs)
-                    return await _window(server, worker.pid, runs, seconds, readers)
+                    return await _window(processes, idle_ms, runs, seconds, readers)
                 finally:
                     over.set()
                     await _until_ended(caller, run_ids)
@@ -145,22 +150,38 @@ async def _until_all_stream(streaming: Streaming, runs: int) -> None:
     await asyncio.sleep(_SETTLE_SECONDS)
 
 
-async def _window(server: Server, worker: int, runs: int, seconds: float, readers: Sequence[DeltaReader]) -> Window:
+class Processes(Struct, frozen=True):
+    """The API, the worker and PostgreSQL."""
+
+    ids: tuple[int, int, int]
+
+    async def used_ms(self, seconds: float) -> list[float]:
+        """Processor time of each, for each second."""
+        began, before = perf_counter(), [seconds_of([one]) for one in self.ids]
+        await asyncio.sleep(seconds)
+        passed, after = perf_counter() - began, [seconds_of([one]) for one in self.ids]
+        return [1000 * (end - start) / passed for start, end in zip(before, after, strict=True)]
+
+
+async def _processes(server: Server, worker: int) -> Processes:
     async with await AsyncConnection.connect(server.database_url, autocommit=True) as connection:
-        postmaster = psutil.Process(connection.info.backend_pid).ppid()
-    parts = (server.process_id, worker, postmaster)
-    began, before = perf_counter(), [seconds_of([part]) for part in parts]
-    await asyncio.sleep(seconds)
-    ended, after = perf_counter(), [seconds_of([part]) for part in parts]
-    streamed = runs * (ended - began)
-    api, driving, database = (1000 * (end - start) / streamed for start, end in zip(before, after, strict=True))
-    # Chunks that are still on their way at the end would be missing: the last of them do not count.
-    await asyncio.sleep(1.0)
+        return Processes((server.process_id, worker, psutil.Process(connection.info.backend_pid).ppid()))
+
+
+async def _window(
+    processes: Processes, idle_ms: list[float], runs: int, seconds: float, readers: Sequence[DeltaReader]
+) -> Window:
+    began = perf_counter()
+    used_ms = await processes.used_ms(seconds)
+    ended = perf_counter()
+    shares_ms = [(used - idle) / runs for used, idle in zip(used_ms, idle_ms, strict=True)]
+    # For chunks that are still on their way.
+    await asyncio.sleep(_LAST_SECONDS)
     way_ms = [1000 * (arrived - sent) for reader in readers for sent, arrived in reader.chunks if began < sent < ended]
-    expected = streamed * CHUNKS_A_SECOND if readers else 0
+    expected = len(readers) * (ended - began) * CHUNKS_A_SECOND
     if len(way_ms) < 0.8 * expected:
         raise BenchError(f"readers got {len(way_ms)} of about {expected:.0f} chunks")
-    return Window((api, driving, database), way_ms)
+    return Window(shares_ms, idle_ms, way_ms)
 
 
 async def _until_ended(caller: Caller, run_ids: Sequence[UUID]) -> None:
@@ -173,10 +194,15 @@ def p95(way_ms: Sequence[float]) -> float:
 
 
 async def cost(server: Server, runs: int, seconds: float, *, read: bool) -> Taken:
-    """Processor time of a streamed second of one run, in ms."""
+    """Processor time of a streamed second of one run, in ms: beyond what the processes use without runs."""
     window = await stream(server, runs, seconds, read=read)
     api, worker, postgres = window.shares_ms
-    notes = {"API, ms": api, "worker, ms": worker, "PostgreSQL, ms": postgres}
+    notes = {
+        "API, ms": api,
+        "worker, ms": worker,
+        "PostgreSQL, ms": postgres,
+        "all three without runs, ms a second": sum(window.idle_ms),
+    }
     if read:
         notes["a chunk's way, p95, ms"] = p95(window.way_ms)
     return Taken(api + worker + postgres, notes=notes)

@@ -1,10 +1,10 @@
-"""40 runs that stream, each with a reader: processor time of the API, the worker and PostgreSQL for a second of a run."""
+"""Runs that stream, each with a reader: processor time of API, worker and PostgreSQL for a second of a run."""
 
 from bench.case import Case, Round, Taken, at_most
 from bench.server import Server
 from bench.streaming import cost, with_models
 
-RUNS = 40
+RUNS = 20
 
 
 async def us(server: Server, one: Round) -> Taken:

@@ -1,4 +1,4 @@
-"""40 runs that stream while nobody reads: processor time of the API, the worker and PostgreSQL for a second of a run."""
+"""Runs that stream while nobody reads: processor time of API, worker and PostgreSQL for a second of a run."""
 
 from bench.case import Case, Round, Taken, at_most
 from bench.cases.streaming_read import RUNS

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -92,7 +93,7 @@ async def follow_a_run(server: Server, world: World) -> None:
         deltas = [each for each in found if isinstance(each, Delta)]
         assert deltas
         assert all(str(each.session_id) == session_id for each in deltas)
-        for before, after in zip(deltas, deltas[1:], strict=False):
+        for before, after in pairwise(deltas):
             follows = before.text_number == after.text_number
             assert after.offset == (before.offset + len(before.text) if follows else 0)
 

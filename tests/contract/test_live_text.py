@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -111,40 +112,46 @@ async def test_nothing_is_sent_while_nobody_reads(world: World, server: Server) 
     """A reader who comes later gets the whole text, and then what follows."""
     session_id = await world.new_session()
     sent: list[str] = []
-    async with _worker(world, server) as sender, _listening(world, "quarterdeck_events", sent):
-        async with sender.text(_lease(world, session_id)) as text:
-            for number in range(20):
-                text.add(f"{number:02} ")
-                await asyncio.sleep(INTERVAL_SECONDS)
-            assert text.pause_seconds() == 0.5
-            await asyncio.sleep(10 * INTERVAL_SECONDS)
-            assert _live(sent, session_id) == []
-            async with reading(server.url, session_id, world.key) as reader:
-                beginning = "".join(f"{number:02} " for number in range(20))
-                assert await _text(reader, len(beginning)) == beginning
-                assert text.pause_seconds() == 0.1
-                text.add("the end")
-                delta = await reader.delta()
-                assert (delta["offset"], delta["text"]) == (len(beginning), "the end")
+    async with (
+        _worker(world, server) as sender,
+        _listening(world, "quarterdeck_events", sent),
+        sender.text(_lease(world, session_id)) as text,
+    ):
+        for number in range(20):
+            text.add(f"{number:02} ")
+            await asyncio.sleep(INTERVAL_SECONDS)
+        assert text.pause_seconds() == 0.5
+        await asyncio.sleep(10 * INTERVAL_SECONDS)
+        assert _live(sent, session_id) == []
+        async with reading(server.url, session_id, world.key) as reader:
+            beginning = "".join(f"{number:02} " for number in range(20))
+            assert await _text(reader, len(beginning)) == beginning
+            assert text.pause_seconds() == 0.15
+            text.add("the end")
+            delta = await reader.delta()
+            assert (delta["offset"], delta["text"]) == (len(beginning), "the end")
     assert len(_live(sent, session_id)) == 2
 
 
 async def test_each_reader_gets_the_text_once(world: World, server: Server) -> None:
     """Others have come before, with the beginning."""
     session_id = await world.new_session()
-    async with _worker(world, server) as sender, AsyncExitStack() as stack:
-        async with sender.text(_lease(world, session_id)) as text:
-            readers = []
-            for number in range(5):
-                readers.append(await stack.enter_async_context(reading(server.url, session_id, world.key)))
-                await readers[0].next()
-                text.add(f"part {number} ")
-                # It has come so far for the first: the others come in the middle.
-                await asyncio.sleep(2 * INTERVAL_SECONDS)
-            text.add("the end")
-            whole = "".join(f"part {number} " for number in range(5)) + "the end"
-            for reader in readers[1:]:
-                assert await _text(reader, len(whole)) == whole
+    async with (
+        _worker(world, server) as sender,
+        AsyncExitStack() as stack,
+        sender.text(_lease(world, session_id)) as text,
+    ):
+        readers = []
+        for number in range(5):
+            readers.append(await stack.enter_async_context(reading(server.url, session_id, world.key)))
+            await readers[0].next()
+            text.add(f"part {number} ")
+            # It has come so far for the first: the others come in the middle.
+            await asyncio.sleep(2 * INTERVAL_SECONDS)
+        text.add("the end")
+        whole = "".join(f"part {number} " for number in range(5)) + "the end"
+        for reader in readers[1:]:
+            assert await _text(reader, len(whole)) == whole
 
 
 @pytest.mark.long
@@ -338,7 +345,7 @@ async def test_of_a_long_output_the_end_is_kept(world: World, server: Server) ->
                 if message.event == "tool.delta":
                     got.append(message.data)
     assert got[0]["offset"] > 0
-    for before, after in zip(got, got[1:], strict=False):
+    for before, after in pairwise(got):
         assert after["offset"] == before["offset"] + len(before["text"])
     assert sum(len(each["text"]) for each in got) <= 64 * 1024
 

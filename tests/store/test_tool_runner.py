@@ -31,8 +31,8 @@ from quarterdeck.session_files import service
 from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.tool import CallContext, CarryOut, Effect, Output, Tool, Toolbox, client_tool
 from quarterdeck.worker import journal
-from quarterdeck.worker.run_files import SessionFiles
 from quarterdeck.worker.deltas import DeltaSender
+from quarterdeck.worker.run_files import SessionFiles
 from quarterdeck.worker.tool_runner import CONFLICT, ToolRunner
 from tests.workers import begin_demo_run, eventually, log_of
 from tests.world import START_SECONDS, Server, World, app_url

@@ -53,7 +53,7 @@ async def joined(parts: list[bytes], headers: dict[str, str] = STREAM) -> tuple[
     """What the library gets, and the texts that readers get."""
     shown: list[str] = []
     response = httpx2.Response(200, headers=headers, stream=Bytes(parts))
-    with listening(Listener(shown.append, lambda: None, lambda: 0.0)):
+    with listening(Listener(shown.append, lambda: None, lambda: 0.1)):
         await join_pieces(response)
     return b"".join([part async for part in response.aiter_raw()]), shown
 

@@ -88,10 +88,12 @@ class _PacedReads:
             self._read_now = self._connection.read
             self._connection.read = self._read
 
-    async def _read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        longest = (self._clock() - self._started) * _PAUSED_SHARE
-        await asyncio.sleep(min(self._listener.pause_seconds(), longest))
-        data: bytes = await self._read_now(max_bytes, timeout=timeout)
+    async def _read(self, max_bytes: int, **options: Any) -> bytes:
+        now, pause_seconds = self._clock(), self._listener.pause_seconds()
+        # Until the next multiple: all runs of a worker then read, and send, at the same moments.
+        until_next = pause_seconds - now % pause_seconds
+        await asyncio.sleep(min(until_next, (now - self._started) * _PAUSED_SHARE))
+        data: bytes = await self._read_now(max_bytes, **options)
         self._listener.on_bytes()
         return data
 

@@ -1,7 +1,7 @@
 """Sends the text of models' answers, and the output of tool calls, to open streams as it comes. Not stored.
 
-Only for sessions that somebody reads. Text of all runs of a worker travels in one statement. A text that is under way is
-kept, so that a reader who comes later gets it from its beginning.
+Only for sessions that somebody reads. Text of all runs of a worker travels in one statement. A text that is under way
+is kept, so that a reader who comes later gets it from its beginning.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from quarterdeck.runs.lifecycle import Lease
 # A session is forgotten when nobody has announced readers for one to two times as long.
 _READER_SECONDS = 10.0
 # How long pieces of an answer may come together before they are read, if somebody reads along.
-_READ_SECONDS = 0.1
+_READ_SECONDS = 0.15
 # Of the output of a call. That of a message is bounded where it comes from.
 _KEPT_CHARACTERS = 64 * 1024
 
