@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import httpx
 from msgspec import Struct
 
-from quarterdeck.events.live_text import LiveText, live_payloads
+from quarterdeck.events.live_text import TextPiece, live_payloads
 from quarterdeck.events.log import notify
 from tests.world import World
 
@@ -115,7 +115,7 @@ async def say(
     offset: int = 0,
 ) -> None:
     """Send text, as a worker does while its model writes. Without a number, a text of its own."""
-    piece = LiveText(UUID(session_id), run_id, attempt, number or next(_numbers), offset, text)
+    piece = TextPiece(UUID(session_id), run_id, attempt, number or next(_numbers), offset, text)
     async with await world.connect() as connection:
         await notify(connection, live_payloads([piece]))
 

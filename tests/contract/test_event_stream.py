@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from quarterdeck.core.actors import Permission
-from quarterdeck.events.live_text import LiveText, live_payloads
+from quarterdeck.events.live_text import TextPiece, live_payloads
 from quarterdeck.events.log import Notification, event_payloads, notify, parse
 from tests.contract.test_session_events import add_events, walk
 from tests.sse import PATIENCE_SECONDS, Sent, heard, reading, say
@@ -162,7 +162,9 @@ async def test_deltas_come_before_the_message_they_belong_to(world: World, serve
         texts = []
         async with await world.connect() as connection:
             for step in range(20):
-                await notify(connection, live_payloads([LiveText(UUID(session_id), run_id, 1, step + 1, 0, f"{step}")]))
+                await notify(
+                    connection, live_payloads([TextPiece(UUID(session_id), run_id, 1, step + 1, 0, f"{step}")])
+                )
                 async with connection.transaction():
                     await connection.execute(
                         "INSERT INTO session_events (session_id, run_id, type, data)"

@@ -25,7 +25,7 @@ _REASON_CHARACTERS = 1_000
 _SESSIONS_PER_PAYLOAD = 200
 
 
-class LiveText(Struct, frozen=True, array_like=True, tag="t"):
+class TextPiece(Struct, frozen=True, array_like=True, tag="t"):
     """A piece of a text. See `DeltaBody`."""
 
     session_id: UUID
@@ -63,7 +63,7 @@ class ReaderNotice(Struct, frozen=True, omit_defaults=True, rename={"session_ids
 _decoder = msgspec.json.Decoder(ReaderNotice)
 
 
-def live_payloads(items: Iterable[LiveText | LiveRetry]) -> list[str]:
+def live_payloads(items: Iterable[TextPiece | LiveRetry]) -> list[str]:
     """As few as possible, in the same order."""
     payloads: list[str] = []
     together: list[Raw] = []
@@ -82,7 +82,7 @@ def _payload(together: list[Raw]) -> str:
     return msgspec.json.encode({"l": together}).decode()
 
 
-def _encoded(item: LiveText | LiveRetry) -> Iterator[bytes]:
+def _encoded(item: TextPiece | LiveRetry) -> Iterator[bytes]:
     if isinstance(item, LiveRetry):
         yield msgspec.json.encode(LiveRetry(replace(item.body, reason=item.body.reason[:_REASON_CHARACTERS])))
         return

@@ -18,7 +18,7 @@ from quarterdeck.core.logging import log
 from quarterdeck.db.database import Connection, Database, Given, WorkWith
 from quarterdeck.db.pool import PooledConnection
 from quarterdeck.events import store
-from quarterdeck.events.live_text import LiveRetry, LiveText
+from quarterdeck.events.live_text import LiveRetry, TextPiece
 from quarterdeck.events.model import NewEvent
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class Notification(Struct, frozen=True, omit_defaults=True, rename=_SHORT_NAMES)
     begun to listen."""
 
     session_ids: tuple[UUID, ...] = ()
-    live: tuple[LiveText | LiveRetry, ...] = ()
+    live: tuple[TextPiece | LiveRetry, ...] = ()
     asks_who_reads: bool = False
 
 

@@ -27,7 +27,7 @@ from quarterdeck.core.settings import DatabaseSettings, StreamSettings
 from quarterdeck.core.slots import Slots
 from quarterdeck.db.database import Connection, Database, connect
 from quarterdeck.events import store
-from quarterdeck.events.live_text import LiveRetry, LiveText, reader_payloads
+from quarterdeck.events.live_text import LiveRetry, TextPiece, reader_payloads
 from quarterdeck.events.log import parse
 from quarterdeck.events.model import DeltaBody, EventBody, EventType, Head, RetryBody
 
@@ -78,7 +78,7 @@ class Subscription:
             self._queue.append(Signal.READ_LOG)
         self._wake.set()
 
-    def add(self, item: LiveText | LiveRetry) -> None:
+    def add(self, item: TextPiece | LiveRetry) -> None:
         """Dropped if the queue is full. A later piece of the text then finds the gap, once the client has caught up."""
         if len(self._queue) >= 2 * self._max_deltas:
             return
@@ -87,7 +87,7 @@ class Subscription:
             self._queue.append(delta)
             self._wake.set()
 
-    def _next_part(self, piece: LiveText) -> DeltaBody | None:
+    def _next_part(self, piece: TextPiece) -> DeltaBody | None:
         """Of a piece, what follows the text that the stream has. None: nothing, or text before it is missing."""
         if not self.note_attempt(piece.run_id, piece.attempt):
             return None

@@ -1,12 +1,7 @@
-"""Joins the pieces of a streamed answer before the provider's library decodes them.
-
-Providers send an answer a word or two at a time. Their libraries and pydantic-ai build objects for every piece, which
-takes most of a worker's time while text streams, and nobody needs these objects: a reader wants the text, and the run
-wants the whole answer. So this module reads the pieces itself. It hands their text on at once, and gives the library
-one piece in place of many that differ in nothing but their text. All other events go through byte for byte.
-
-It is a hook for responses of the HTTP client, which the libraries let us pass in. It knows the events of OpenAI's
-chat completions and responses and of Anthropic's messages; what it does not know is not changed.
+"""Joins the pieces of a streamed answer before the provider's library decodes them: it builds objects for each piece,
+which nobody needs. A hook for responses of the HTTP client reads the pieces, hands their text on at once, and gives the
+library one piece in place of many that differ in nothing but their text. It knows the events of OpenAI's chat completions
+and responses and of Anthropic's messages. All others go through byte for byte.
 """
 
 import asyncio

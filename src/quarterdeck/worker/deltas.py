@@ -15,7 +15,7 @@ from uuid import UUID
 
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.db.database import Database
-from quarterdeck.events.live_text import LiveRetry, LiveText, live_payloads, parse_reader_notice
+from quarterdeck.events.live_text import LiveRetry, TextPiece, live_payloads, parse_reader_notice
 from quarterdeck.events.log import notify
 from quarterdeck.events.model import RetryBody
 from quarterdeck.models.model import UNREAD_SECONDS
@@ -193,7 +193,7 @@ class OpenText:
     def begin_again(self) -> None:
         self._end = self._start
 
-    def take(self) -> Iterator[LiveText | LiveRetry]:
+    def take(self) -> Iterator[TextPiece | LiveRetry]:
         """What was not sent yet."""
         retry, self._retry = self._retry, None
         if retry is not None:
@@ -203,7 +203,7 @@ class OpenText:
         self._end += len(text)
         if text:
             run_id, attempt = self._lease.run_id, self._lease.attempt
-            yield LiveText(
+            yield TextPiece(
                 self.session_id, run_id, attempt, self._number, offset, text, self._call_id, offset == self._start
             )
 
