@@ -1,7 +1,7 @@
 """Joins the pieces of a streamed answer before the provider's library decodes them: it builds objects for each piece,
 which nobody needs. A hook for responses of the HTTP client reads the pieces, hands their text on at once, and gives the
-library one piece in place of many that differ in nothing but their text. It knows the events of OpenAI's chat completions
-and responses and of Anthropic's messages. All others go through byte for byte.
+library one piece in place of many that differ in nothing but their text. It knows the events of OpenAI's chat
+completions and responses and of Anthropic's messages. All others go through byte for byte.
 """
 
 import asyncio

@@ -23,6 +23,7 @@ from quarterdeck.runs.lifecycle import Lease
 
 # A session is forgotten when nobody has announced readers for one to two times as long.
 _READER_SECONDS = 10.0
+_TOGETHER_SECONDS = 0.01
 # How long pieces of an answer may come together before they are read, if somebody reads along.
 _READ_SECONDS = 0.15
 # Of the output of a call. That of a message is bounded where it comes from.
@@ -55,11 +56,12 @@ class Readers:
 
 
 class DeltaSender:
-    """Of a worker. Collects text for a moment before sending it: a notification for each token would cost too much."""
+    """Of a worker."""
 
     def __init__(self, database: Database, interval_seconds: float) -> None:
+        """`interval_seconds`: the shortest between two notifications. One for each token would cost too much."""
         self._database = database
-        self.interval_seconds = interval_seconds
+        self._interval_seconds = interval_seconds
         self.readers = Readers()
         # Grow within each attempt at a run.
         self.numbers = count(1)
@@ -123,13 +125,15 @@ class DeltaSender:
     async def _send(self) -> None:
         try:
             while True:
-                await asyncio.sleep(self.interval_seconds)
+                # Runs that read at the same moment send together.
+                await asyncio.sleep(_TOGETHER_SECONDS)
                 if not self._unsent:
                     return
                 self._sending, self._unsent = self._unsent, set()
                 self._statement = asyncio.create_task(self._notify())
                 await asyncio.wait({self._statement})
                 self._sending = set()
+                await asyncio.sleep(self._interval_seconds)
         finally:
             self._sender = None
 
