@@ -2,7 +2,7 @@
 only with a provider's library and its connections in the worker."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 from uuid import uuid4
@@ -15,17 +15,24 @@ QUICKLY = "Quickly."
 # Whoever says this gets so many calls of `current_time`, one at a time, and then the answer. At once, too.
 STEP_BY_STEP, STEPS = "Step by step.", 20
 _PIECES = 16
+Pieces = Callable[[], AsyncIterator[str]]
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 _CHUNK = {"id": "bench", "object": "chat.completion.chunk", "created": 1, "model": "bench"}
 
 
+async def _slowly() -> AsyncIterator[str]:
+    for _ in range(_PIECES):
+        await asyncio.sleep(ANSWER_SECONDS / _PIECES)
+        yield "A piece of the answer. "
+
+
 @asynccontextmanager
-async def provider() -> AsyncIterator[str]:
-    """Its base URL."""
+async def provider(pieces: Pieces = _slowly) -> AsyncIterator[str]:
+    """Its base URL. `pieces`: of an answer, as they are sent."""
     answering: set[asyncio.Task[None]] = set()
 
     def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(_answer_all(reader, writer))
+        task = asyncio.create_task(_answer_all(reader, writer, pieces))
         answering.add(task)
         task.add_done_callback(answering.discard)
 
@@ -41,7 +48,7 @@ async def provider() -> AsyncIterator[str]:
         await asyncio.sleep(0)
 
 
-async def _answer_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _answer_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pieces: Pieces) -> None:
     try:
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             while True:
@@ -54,9 +61,11 @@ async def _answer_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
                     continue
                 quickly = QUICKLY.encode() in body or STEP_BY_STEP.encode() in body
                 writer.write(_HEAD + _chunk({"role": "assistant", "content": ""}))
-                for _ in range(_PIECES):
-                    await asyncio.sleep(0 if quickly else ANSWER_SECONDS / _PIECES)
-                    writer.write(_chunk({"content": "A piece of the answer. "}))
+                if quickly:
+                    writer.write(_chunk({"content": "The answer."}))
+                else:
+                    async for piece in pieces():
+                        writer.write(_chunk({"content": piece}))
                 writer.write(_chunk({}, "stop") + _end())
     finally:
         writer.close()

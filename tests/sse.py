@@ -4,13 +4,15 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from itertools import count
 from typing import Any
 from uuid import UUID, uuid4
 
 import httpx
 from msgspec import Struct
 
-from quarterdeck.events.log import delta_payloads, notify
+from quarterdeck.events.live_text import TextPiece, live_payloads
+from quarterdeck.events.log import notify
 from tests.world import World
 
 # Only a failure takes this long.
@@ -99,10 +101,23 @@ async def reading(
         yield EventReader(response)
 
 
-async def say(world: World, session_id: str, run_id: UUID, attempt: int, text: str) -> None:
-    """Send a delta, as a worker does while its model writes."""
+_numbers = count(1)
+
+
+async def say(
+    world: World,
+    session_id: str,
+    run_id: UUID,
+    attempt: int,
+    text: str,
+    *,
+    number: int | None = None,
+    offset: int = 0,
+) -> None:
+    """Send text, as a worker does while its model writes. Without a number, a text of its own."""
+    piece = TextPiece(UUID(session_id), run_id, attempt, number or next(_numbers), offset, text)
     async with await world.connect() as connection:
-        await notify(connection, delta_payloads(UUID(session_id), run_id, attempt, text))
+        await notify(connection, live_payloads([piece]))
 
 
 async def heard(world: World, session_id: str, *readers: EventReader) -> None:

@@ -82,7 +82,7 @@ class Services:
         self.rate_limiter = RateLimiter(settings.limit, settings.server.processes)
         self.notifier = Notifier(self.database)
         self.inputs = InputBatcher(url, settings.database, settings.submit, self.notifier.add)
-        self.hub = EventHub(settings.database.session_url or url, settings.database, settings.stream)
+        self.hub = EventHub(settings.database.session_url or url, self.database, settings.database, settings.stream)
         self.blobs = open_blob_store(settings.blob, settings.data_dir)
         self.uploads = Uploads(settings.bundle, spool_folder(settings.data_dir))
         self.archives = Archives(self.blobs, settings.bundle.scans)

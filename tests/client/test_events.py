@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -92,6 +93,9 @@ async def follow_a_run(server: Server, world: World) -> None:
         deltas = [each for each in found if isinstance(each, Delta)]
         assert deltas
         assert all(str(each.session_id) == session_id for each in deltas)
+        for before, after in pairwise(deltas):
+            follows = before.text_number == after.text_number
+            assert after.offset == (before.offset + len(before.text) if follows else 0)
 
 
 async def read_to_the_end(stream: AsyncIterator[Any], seen: list[Event | Delta]) -> None:
@@ -340,6 +344,28 @@ MESSAGES = [
     Message("message", b"c", ""),
     Message("message", b"d", None),
 ]
+
+
+def test_live_text_is_returned_once_over_several_connections() -> None:
+    """Each connection sends a text from its beginning. A text with another number is another one."""
+    follower = EventFollower(0, 3)
+    session_id, run_id = str(uuid4()), str(uuid4())
+
+    def sent(offset: int, text: str, number: int = 1, call_id: str | None = None) -> list[tuple[int, str]]:
+        delta = {"session_id": session_id, "run_id": run_id, "attempt": 1, "text": text, "text_number": number}
+        body = json.dumps(delta | {"offset": offset} | ({"call_id": call_id} if call_id else {}))
+        kind = "message.delta" if call_id is None else "tool.delta"
+        found = [*follower.feed(f"event: {kind}\ndata: {body}\n\n".encode())]
+        return [(each.offset, each.text) for each in found if isinstance(each, Delta)]
+
+    assert sent(0, "The begin") == [(0, "The begin")]
+    assert sent(0, "one", call_id="c") == [(0, "one")]
+    follower.headers()
+    assert sent(0, "The beg") == []
+    assert sent(7, "inning") == [(9, "ning")]
+    assert sent(0, "one two", call_id="c") == [(3, " two")]
+    assert sent(0, "The", number=2) == [(0, "The")]
+    assert sent(3, " end", number=2) == [(3, " end")]
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=20))

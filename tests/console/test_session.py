@@ -132,7 +132,7 @@ async def test_retry_of_a_model_request_is_shown(console: ConsolePage, world: Wo
     retry = {"run_id": run_id, "attempt": 2, "retry_in_seconds": 3.6, "reason": "The provider is overloaded."}
 
     async def send_retry(route: Route) -> None:
-        text = {"run_id": run_id, "attempt": 1, "text": "Unfinished"}
+        text = {"run_id": run_id, "attempt": 1, "text": "Unfinished", "text_number": 1, "offset": 0}
         events = f"event: message.delta\ndata: {json.dumps(text)}\n\nevent: model.retry\ndata: {json.dumps(retry)}\n\n"
         await route.fulfill(content_type="text/event-stream", body=events)
 

@@ -10,16 +10,11 @@ import httpx
 import pytest
 
 from quarterdeck.core.actors import Permission
-from quarterdeck.core.settings import DatabaseSettings
-from quarterdeck.db.database import Database
-from quarterdeck.events.log import Notification, delta_payloads, event_payloads, notify, parse, retry_payload
-from quarterdeck.events.model import RetryBody
-from quarterdeck.runs.lifecycle import Lease
-from quarterdeck.worker.deltas import DeltaSender
+from quarterdeck.events.live_text import TextPiece, live_payloads
+from quarterdeck.events.log import Notification, event_payloads, notify, parse
 from tests.contract.test_session_events import add_events, walk
 from tests.sse import PATIENCE_SECONDS, Sent, heard, reading, say
-from tests.workers import SETUP
-from tests.world import Server, World, app_url, serving
+from tests.world import Server, World, serving
 
 # --- what is sent ---
 
@@ -120,7 +115,8 @@ async def test_deltas_are_live_and_not_stored(world: World, server: Server) -> N
             got = ""
             while len(got) < len(text):
                 piece = await reader.delta()
-                assert set(piece) == {"session_id", "run_id", "attempt", "text"}
+                assert set(piece) == {"session_id", "run_id", "attempt", "text", "text_number", "offset"}
+                assert piece["offset"] == len(got)
                 assert (piece["session_id"], piece["run_id"], piece["attempt"]) == (session_id, str(run_id), 1)
                 got += piece["text"]
             assert got == text
@@ -166,7 +162,9 @@ async def test_deltas_come_before_the_message_they_belong_to(world: World, serve
         texts = []
         async with await world.connect() as connection:
             for step in range(20):
-                await notify(connection, delta_payloads(UUID(session_id), run_id, 1, f"{step}"))
+                await notify(
+                    connection, live_payloads([TextPiece(UUID(session_id), run_id, 1, step + 1, 0, f"{step}")])
+                )
                 async with connection.transaction():
                     await connection.execute(
                         "INSERT INTO session_events (session_id, run_id, type, data)"
@@ -181,27 +179,6 @@ async def test_deltas_come_before_the_message_they_belong_to(world: World, serve
                     said = message.data if message.id is None else message.data["data"]
                     texts.append((message.event, said["text"]))
     assert texts == [(event, f"{step}") for step in range(20) for event in ("message.delta", "message")]
-
-
-async def test_a_repeated_model_request_is_announced(world: World, server: Server) -> None:
-    """Text of the failed request that was not sent yet is dropped."""
-    session_id, run_id = await world.new_session(), uuid4()
-    lease = Lease(run_id, UUID(session_id), world.workspace_id, 1, 0, 0, 0.0, SETUP)
-    database = Database(app_url(server.database_url), DatabaseSettings(pool_connections=1))
-    await database.open()
-    async with reading(server.url, session_id, world.key) as reader:
-        await heard(world, session_id, reader)
-        async with DeltaSender(database, lease, 0.01) as deltas:
-            deltas.add("void")
-            deltas.retry(2, 1.23456, "The provider is overloaded.")
-            deltas.add("good")
-            message = await reader.next()
-            assert message is not None
-            assert (message.id, message.event) == (None, "model.retry")
-            told = {"attempt": 2, "retry_in_seconds": 1.235, "reason": "The provider is overloaded."}
-            assert message.data == {"session_id": session_id, "run_id": str(run_id)} | told
-            assert (await reader.delta())["text"] == "good"
-    await database.close()
 
 
 async def test_unknown_and_malformed_notifications_are_ignored(world: World, server: Server) -> None:
@@ -225,15 +202,7 @@ def test_payloads_fit_into_a_notification() -> None:
     payloads = event_payloads(ids)
     assert all(len(payload.encode()) < 8000 for payload in payloads)
     assert [each for payload in payloads for each in _parsed(payload).session_ids] == ids
-    for text in ("\x01" * 10_000, "🙂" * 10_000, '"\\' * 10_000, "a" * 10_000, "x", "\ud83d cut"):
-        pieces = delta_payloads(ids[0], ids[1], 2**31, text)
-        assert all(len(piece.encode()) < 8000 for piece in pieces)
-        assert len(set(pieces)) == len(pieces), "PostgreSQL would drop one of two that are equal"
-        said = [_parsed(piece).delta for piece in pieces]
-        assert "".join(each.text for each in said if each) == text.replace("\ud83d", "?")
-    assert delta_payloads(ids[0], ids[1], 1, "") == []
     assert event_payloads([]) == []
-    assert len(retry_payload(RetryBody(ids[0], ids[1], 2, 1.5, "\x01" * 10_000)).encode()) < 8000
 
 
 @pytest.mark.long

@@ -316,6 +316,7 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: blobs.forget(c, Blob(a.condemned.hex(), a.version))
     yield _take_due
     yield lambda c, a, b: events.notify(c, ["x"])
+    yield lambda c, a, b: events.notify_readers(c, ["x"])
     yield lambda c, a, b: sessions.new_event_ids(c, 2)
     yield lambda c, a, b: sessions.add_no_words(c)
     yield lambda c, a, b: credentials.encrypted_secrets(c)

@@ -31,6 +31,7 @@ from quarterdeck.session_files import service
 from quarterdeck.tools.model import ToolSpec
 from quarterdeck.tools.tool import CallContext, CarryOut, Effect, Output, Tool, Toolbox, client_tool
 from quarterdeck.worker import journal
+from quarterdeck.worker.deltas import DeltaSender
 from quarterdeck.worker.run_files import SessionFiles
 from quarterdeck.worker.tool_runner import CONFLICT, ToolRunner
 from tests.workers import begin_demo_run, eventually, log_of
@@ -82,7 +83,13 @@ async def test_a_tool_that_fails(world: World, begun: Begun) -> None:
     ]
     made = [ToolCall(f"c{n}", f"t{n}", {}) for n in range(len(RESULTS))]
     runner = ToolRunner(
-        begun.database, begun.lease, Toolbox(tools), SchemaChecks(), tell_unknown_outcome=False, result_bytes=1000
+        begun.database,
+        begun.lease,
+        Toolbox(tools),
+        SchemaChecks(),
+        DeltaSender(begun.database, 1),
+        tell_unknown_outcome=False,
+        result_bytes=1000,
     )
     results, actions = await runner.run(made, 1)
     expected = [(f"c{n}", result) for n, (*_, result) in enumerate(RESULTS) if result is not None]
@@ -94,7 +101,13 @@ async def test_a_tool_that_fails(world: World, begun: Begun) -> None:
 
     unavailable = Tool(spec=ToolSpec("u", "", {}), effect=Effect.WRITES, carry_out=raising(errors.unavailable()))
     runner = ToolRunner(
-        begun.database, begun.lease, Toolbox([unavailable]), SchemaChecks(), tell_unknown_outcome=False, result_bytes=9
+        begun.database,
+        begun.lease,
+        Toolbox([unavailable]),
+        SchemaChecks(),
+        DeltaSender(begun.database, 1),
+        tell_unknown_outcome=False,
+        result_bytes=9,
     )
     with pytest.raises(ServiceError):
         await runner.run([ToolCall("u", "u", {})], 1)
@@ -135,7 +148,15 @@ def returning(content: str) -> Toolbox:
 
 
 def runner_of(begun: Begun, tools: Toolbox) -> ToolRunner:
-    return ToolRunner(begun.database, begun.lease, tools, SchemaChecks(), tell_unknown_outcome=False, result_bytes=1000)
+    return ToolRunner(
+        begun.database,
+        begun.lease,
+        tools,
+        SchemaChecks(),
+        DeltaSender(begun.database, 1),
+        tell_unknown_outcome=False,
+        result_bytes=1000,
+    )
 
 
 async def test_results_that_are_too_long_or_cannot_be_stored(world: World, begun: Begun) -> None:
@@ -246,6 +267,7 @@ async def test_files_are_stored_with_the_result_or_not_at_all(world: World, begu
         begun.lease,
         Toolbox([tool]),
         SchemaChecks(),
+        DeltaSender(begun.database, 1),
         tell_unknown_outcome=False,
         result_bytes=1000,
         session_folder=session_folder,

@@ -35,8 +35,10 @@ class Log:
         self.last_id += 1
         return self.conversation.event(make_event(self.last_id, type, run_id, **data))
 
-    def delta(self, text: str, run_id: UUID = RUN, attempt: int = 1) -> None:
-        self.conversation.delta(Delta(SESSION, run_id, attempt, text))
+    def delta(self, text: str, run_id: UUID = RUN, attempt: int = 1, offset: int | None = None) -> None:
+        """Goes on with the live text unless an offset is given."""
+        offset = self.conversation.live_text.length if offset is None else offset
+        self.conversation.delta(Delta(SESSION, run_id, attempt, text, 1, offset))
 
 
 def make_event(id: int, type: str, run_id: UUID = RUN, **data: Any) -> Event:
@@ -205,16 +207,24 @@ def test_live_text_of_an_earlier_attempt_is_dropped(chat: Conversation, log: Log
     assert str(chat.live_text) == "new"
 
 
-def test_live_text_with_a_gap_is_marked(chat: Conversation, log: Log) -> None:
+def test_a_text_that_begins_replaces_the_live_text(chat: Conversation, log: Log) -> None:
     begin(chat, log)
     log.delta("The beginning")
     chat.stream_started()
     assert str(chat.live_text) == ""
-    log.delta("the end")
-    assert str(chat.live_text) == "… the end"
-    log("message", role="assistant", text="The beginning and the end")
-    log.delta("Next")
-    assert str(chat.live_text) == "Next"
+    log.delta("The beginning")
+    log.delta(" and the end")
+    assert str(chat.live_text) == "The beginning and the end"
+    log.delta("Again", offset=0)
+    assert str(chat.live_text) == "Again"
+
+
+def test_output_that_begins_replaces_the_live_output(chat: Conversation, log: Log) -> None:
+    begin(chat, log)
+    log("tool.call", call_id="c", name="bash", arguments={"command": "make"})
+    for offset, text in ((0, "one"), (3, " two"), (0, "one two"), (7, " three")):
+        chat.delta(Delta(SESSION, RUN, 1, text, 1, offset, "c"))
+    assert str(chat.live_output["c"]) == "one two three"
 
 
 def test_an_event_is_handled_once(chat: Conversation) -> None:

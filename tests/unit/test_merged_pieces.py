@@ -1,5 +1,6 @@
 """The pieces of a streamed answer are joined without changing what the provider's library makes of them."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from itertools import pairwise
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quarterdeck.models import merged_pieces
 from quarterdeck.models.merged_pieces import Listener, join_pieces, listening
 
 STREAM = {"content-type": "text/event-stream; charset=utf-8"}
@@ -53,7 +55,7 @@ async def joined(parts: list[bytes], headers: dict[str, str] = STREAM) -> tuple[
     """What the library gets, and the texts that readers get."""
     shown: list[str] = []
     response = httpx2.Response(200, headers=headers, stream=Bytes(parts))
-    with listening(Listener(shown.append, lambda: None)):
+    with listening(Listener(shown.append, lambda: None, lambda: 0.1)):
         await join_pieces(response)
     return b"".join([part async for part in response.aiter_raw()]), shown
 
@@ -194,3 +196,37 @@ def _take_text(data: Any) -> str:
 
 
 _VISIBLE = frozenset(_spelled(event)[0][0] for event in (chat(content="x"), said("x"), responses("x")))
+
+
+async def test_pieces_come_together_in_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are read less often than they come, and the next request on the connection is not slowed down."""
+    monkeypatch.setattr(merged_pieces, "_PAUSED_SHARE", 1)
+    count, pauses = 100, 0
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(2):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+            for _ in range(count):
+                event = chat(content="a")
+                writer.write(f"{len(event):x}\r\n".encode() + event + b"\r\n")
+                await asyncio.sleep(0.01)
+            writer.write(b"0\r\n\r\n")
+        writer.close()
+
+    def pause_seconds() -> float:
+        nonlocal pauses
+        pauses += 1
+        return 0.2
+
+    shown: list[str] = []
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, httpx2.AsyncClient(event_hooks={"response": [join_pieces]}) as client:
+        with listening(Listener(shown.append, lambda: None, pause_seconds)):
+            await client.get(f"http://127.0.0.1:{port}")
+        assert "".join(shown) == "a" * count
+        assert 0 < pauses < count / 2
+        known = pauses
+        await client.get(f"http://127.0.0.1:{port}")
+        assert pauses == known

@@ -124,8 +124,10 @@ EVENT_STREAM_CONTENT: Json = {
             "type": "string",
             "description": "With `Accept: text/event-stream`. Each event has its ID as `id`, its type as `event` and "
             "the same JSON as in a page as `data`. Text that the agent is writing is sent as `message.delta` with "
-            "`session_id`, `run_id`, `attempt` and `text`. It has no ID and is not stored: the complete text "
-            "follows as `message`. Output of a running tool call is sent as `tool.delta` in the same way, with its "
+            "`session_id`, `run_id`, `attempt`, `text`, `text_number` and `offset`. It has no ID and is not stored: "
+            "the complete text follows as `message`. A stream sends each text from its beginning (`offset` 0) and "
+            "without gaps, also if it is opened in the middle. A text with a higher `text_number` replaces the one "
+            "before. Output of a running tool call is sent as `tool.delta` in the same way, with its "
             "`call_id`, and the result follows as `tool.result`. If a request to the model fails and is repeated, "
             "`model.retry` is sent, without an ID too, with `session_id`, `run_id`, `attempt` (number of the request "
             "that follows), `retry_in_seconds` and `reason`; the text of the message then begins anew. Comments are "
@@ -141,7 +143,8 @@ EVENT_STREAM_CONTENT: Json = {
         '"created_at":"2026-03-02T18:05:00Z","data":{"attempt":1}}\n\n'
         "event: message.delta\n"
         'data: {"session_id":"0192f0c4-77d8-7a10-8e52-6b0d4f8a1c02",'
-        '"run_id":"0192f0d3-8c5e-7e02-9f71-2a6b4d8c0e06","attempt":1,"text":"Three incidents"}\n\n',
+        '"run_id":"0192f0d3-8c5e-7e02-9f71-2a6b4d8c0e06","attempt":1,"text":"Three incidents",'
+        '"text_number":1,"offset":0}\n\n',
     }
 }
 

@@ -81,7 +81,7 @@ class ChatSession:
         """Follows the log without end. Raises errors that a retry cannot solve."""
         while True:
             self.conversation.stream_started()
-            # The client must not reconnect by itself: the user is told, and the live text then has a gap.
+            # The client must not reconnect by itself: the user is told.
             stream = self._client.events(
                 self.session_id, after=self.conversation.position, reconnects=0, on_retry=self.retried
             )

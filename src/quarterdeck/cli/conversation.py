@@ -198,8 +198,6 @@ class Conversation:
         self._is_live = False
         # The live text of the current answer. The stored answer replaces it.
         self.live_text = LiveText()
-        # Whether the beginning of the live text is missing.
-        self._has_gap = False
         # What running calls have printed, by the ID of the call. The stored result replaces it.
         self.live_output: dict[str, LiveText] = {}
         # Files that are attached to the next message.
@@ -293,24 +291,23 @@ class Conversation:
         return [Block(BlockKind.NOTE, "Reconnected.")]
 
     def stream_started(self) -> None:
-        """Live text that was sent before a new stream is missing."""
+        """A new stream sends live text from its beginning."""
         self._is_live = True
-        self.live_output.clear()
-        self.live_text = LiveText()
-        self._has_gap = self.active_run is not None
+        self._clear_live_text()
 
     # --- the log ---
 
     def delta(self, delta: Delta) -> None:
         if delta.attempt < self._attempt or delta.run_id != self.active_run:
             return
-        if delta.call_id is not None:
-            if delta.call_id in self._calls:
-                self.live_output.setdefault(delta.call_id, LiveText()).write(delta.text)
-            return
-        if self._has_gap and not self.live_text.length:
-            self.live_text.write("… ")
-        self.live_text.write(delta.text)
+        is_beginning = delta.offset == 0
+        if delta.call_id is None:
+            self.live_text = LiveText() if is_beginning else self.live_text
+            self.live_text.write(delta.text)
+        elif delta.call_id in self._calls:
+            if is_beginning or delta.call_id not in self.live_output:
+                self.live_output[delta.call_id] = LiveText()
+            self.live_output[delta.call_id].write(delta.text)
 
     def retried(self, retry: ModelRetry) -> list[Block]:
         """The next request writes the answer from its beginning."""
@@ -479,7 +476,6 @@ class Conversation:
     def _clear_live_text(self) -> None:
         self.live_text = LiveText()
         self.live_output.clear()
-        self._has_gap = False
 
     def _set_stage(self, found: QueuedInput, stage: Stage) -> list[Block]:
         found.stage = stage

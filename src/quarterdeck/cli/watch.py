@@ -70,6 +70,8 @@ class WatchedSession(ChatSession):
         self._as_json = as_json
         # The last, unfinished line of each running command. The stored result has all lines again.
         self._unfinished: dict[str, str] = {}
+        # How many characters of its output were read. A new stream sends them again.
+        self._read: dict[str, int] = {}
 
     def handle(self, item: Event | Delta) -> list[Block]:
         super().handle(item)
@@ -78,8 +80,11 @@ class WatchedSession(ChatSession):
             return []
         if item.type == EventType.TOOL_RESULT:
             self._unfinished.pop(str(item.data.get("call_id")), None)
-        if item.type in RUN_ENDS:
+        if item.type in (EventType.RUN_STARTED, *RUN_ENDS):
+            # Another attempt carries its calls out anew.
             self._unfinished.clear()
+            self._read.clear()
+        if item.type in RUN_ENDS:
             self.run_ended.set()
         if self._as_json:
             print_json(item)
@@ -95,7 +100,10 @@ class WatchedSession(ChatSession):
         """Lines that running commands print, each when it is complete."""
         if delta.call_id is None or self._as_json:
             return
-        *lines, rest = (self._unfinished.get(delta.call_id, "") + delta.text).split("\n")
+        end = self._read.get(delta.call_id, 0)
+        text = delta.text[max(0, end - delta.offset) :]
+        self._read[delta.call_id] = max(end, delta.offset + len(delta.text))
+        *lines, rest = (self._unfinished.get(delta.call_id, "") + text).split("\n")
         # A program that prints no line break would fill the memory.
         self._unfinished[delta.call_id] = rest[-_MAX_REST_CHARACTERS:]
         for line in lines:

@@ -5,9 +5,11 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from quarterdeck.client.calls import Response, error_from
 from quarterdeck.client.errors import ApiError, ConnectionFailed, QuarterdeckError
@@ -25,6 +27,8 @@ _RETRY_SECONDS = 1.0
 # Ten reconnects then take more than a minute, enough for a restart of the server.
 _MAX_RETRY_SECONDS = 15.0
 _ENDS = (EventType.RUN_SUCCEEDED, EventType.RUN_FAILED, EventType.RUN_CANCELLED, EventType.ACTION_REQUIRED)
+# A run has one message and a few tool calls under way.
+_REMEMBERED_TEXTS = 64
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Far above what a server sends. Bounds the memory that an endless line can use.
@@ -123,6 +127,8 @@ class EventFollower:
         self._retry_seconds = _RETRY_SECONDS
         self._failures = 0
         self._parser = Parser()
+        # Of each live text (run and call): which one it is, and how many characters of it were returned.
+        self._texts: dict[tuple[UUID, str | None], tuple[tuple[int, int], int]] = {}
 
     def headers(self) -> dict[str, str]:
         """The headers of the next connection, which resumes after the last event that was returned."""
@@ -146,7 +152,7 @@ class EventFollower:
 
     def _read(self, message: Message) -> Event | Delta | None:
         if message.event in ("message.delta", "tool.delta"):
-            return msgspec.json.decode(message.data, type=Delta)
+            return self._unseen(msgspec.json.decode(message.data, type=Delta))
         if message.event == "model.retry" and self._on_retry is not None:
             self._on_retry(msgspec.json.decode(message.data, type=ModelRetry))
         if message.id is None:
@@ -157,6 +163,19 @@ class EventFollower:
             return None
         self.last_id = event.id
         return event
+
+    def _unseen(self, delta: Delta) -> Delta | None:
+        """Without what an earlier connection has returned: each one sends a text from its beginning."""
+        key, number = (delta.run_id, delta.call_id), (delta.attempt, delta.text_number)
+        known, end = self._texts.get(key, (number, 0))
+        start = max(delta.offset, end) if number == known else delta.offset
+        delta = replace(delta, text=delta.text[start - delta.offset :], offset=start)
+        if not delta.text:
+            return None
+        self._texts[key] = (number, start + len(delta.text))
+        if len(self._texts) > _REMEMBERED_TEXTS:
+            del self._texts[next(iter(self._texts))]
+        return delta
 
     def response_received(self, response: Response) -> float:
         """Handles a response that is not a stream. Returns the pause before the next attempt, or raises."""

@@ -975,6 +975,10 @@ class Delta(Struct, frozen=True):
     run_id: UUID
     attempt: int
     text: str
+    text_number: int
+    """Which text it is a part of. The next message, or the next try at it, has a higher one."""
+    offset: int
+    """How many characters of this text come before."""
     call_id: str | None = None
 
 

@@ -349,7 +349,7 @@ class RunSettings(Struct, frozen=True):
     # Text of inputs that a run takes before a step; the rest waits for the next step. It must fit into the context
     # (`model.context_tokens`) beside the conversation. One input is always taken, whatever its size.
     step_input_bytes: Bytes = 256 * 1024
-    # Streamed text is collected for this long before it is sent.
+    # Shortest time between two notifications with streamed text.
     delta_seconds: Seconds = 0.05
     # When a worker was lost during a call that may have taken effect: ask a person, or tell the model at once.
     unknown_outcome: Literal["ask", "tell_model"] = "ask"

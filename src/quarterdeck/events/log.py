@@ -2,7 +2,7 @@
 that a model is writing. Every writer holds the session's lock.
 
 Notifications may be lost or duplicated. New events are also found by the periodic check of the hub in `streams.py`, and
-the text of a lost delta is part of the message that is stored later.
+lost text is asked for again: see `live_text.py`.
 """
 
 import asyncio
@@ -12,14 +12,14 @@ from uuid import UUID
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 from psycopg.types.json import Jsonb
 
 from quarterdeck.core.logging import log
 from quarterdeck.db.database import Connection, Database, Given, WorkWith
 from quarterdeck.db.pool import PooledConnection
 from quarterdeck.events import store
-from quarterdeck.events.model import DeltaBody, NewEvent, RetryBody
+from quarterdeck.events.live_text import LiveRetry, TextPiece
+from quarterdeck.events.model import NewEvent
 
 T = TypeVar("T")
 
@@ -43,25 +43,22 @@ async def append(connection: Connection, session_id: UUID, run_id: UUID | None, 
     await announce_events(connection, [session_id])
 
 
-# PostgreSQL limits a payload to 7,999 bytes. A session id takes 39 bytes in JSON, a character at most six (a control
-# character), and the other fields of a delta less than 300.
+# PostgreSQL limits a payload to 7,999 bytes. A session id takes 39 bytes in JSON.
 _SESSIONS_PER_PAYLOAD = 200
-_CHARACTERS_PER_PAYLOAD = 1_250
 # Limits the load by notifications: a NOTIFY for each batch of inputs would cost more than the streams need.
 _PAUSE_SECONDS = 0.01
 
 
-_SHORT_NAMES = {"session_ids": "s", "delta": "d", "delta_number": "n", "retry": "r"}
+_SHORT_NAMES = {"session_ids": "s", "live": "l", "asks_who_reads": "w"}
 
 
 class Notification(Struct, frozen=True, omit_defaults=True, rename=_SHORT_NAMES):
-    """The payload: either the sessions that have new events, or one delta or retry."""
+    """The payload: the sessions that have new events, what is sent live, or the question of a worker that has just
+    begun to listen."""
 
     session_ids: tuple[UUID, ...] = ()
-    delta: DeltaBody | None = None
-    # Keeps equal deltas apart: PostgreSQL drops duplicate payloads within a transaction.
-    delta_number: int = 0
-    retry: RetryBody | None = None
+    live: tuple[TextPiece | LiveRetry, ...] = ()
+    asks_who_reads: bool = False
 
 
 _decoder = msgspec.json.Decoder(Notification)
@@ -74,22 +71,8 @@ def event_payloads(session_ids: Iterable[UUID]) -> list[str]:
     return [_encoded(Notification(session_ids=part)) for part in parts]
 
 
-def delta_payloads(session_id: UUID, run_id: UUID, attempt: int, text: str, call_id: str | None = None) -> list[str]:
-    # A model may stream half of a surrogate pair, which UTF-8 cannot represent.
-    text = text.encode("utf-8", "replace").decode()
-    # Providers choose the ids of calls.
-    characters = _CHARACTERS_PER_PAYLOAD - len(msgspec.json.encode(call_id)) // 6
-    if characters <= 0:
-        return []
-    parts = (text[start : start + characters] for start in range(0, len(text), characters))
-    return [
-        _encoded(Notification(delta=DeltaBody(session_id, run_id, attempt, part, call_id), delta_number=number))
-        for number, part in enumerate(parts)
-    ]
-
-
-def retry_payload(retry: RetryBody) -> str:
-    return _encoded(Notification(retry=replace(retry, reason=retry.reason[:_CHARACTERS_PER_PAYLOAD])))
+async def ask_who_reads(connection: Connection) -> None:
+    await notify(connection, [_encoded(Notification(asks_who_reads=True))])
 
 
 def parse(payload: str) -> Notification | None:

@@ -68,6 +68,10 @@ class DeltaBody(Struct, frozen=True, omit_defaults=True):
     run_id: UUID
     attempt: int
     text: str
+    text_number: Annotated[
+        int, Meta(description="Which text it is a part of. The next message, or the next try at it, has a higher one.")
+    ]
+    offset: Annotated[int, Meta(description="How many characters of this text come before.")]
     # None: the text of a message.
     call_id: str | None = None
 

@@ -98,6 +98,6 @@ async def _next_page(pages: PageLoader, subscription: Subscription, workspace_id
     if page is None or page.last_id is None:
         return page
     for run_id, attempt in page.attempts:
-        subscription.note_attempt(run_id, attempt)
+        subscription.run_started(run_id, attempt)
     subscription.position = page.last_id
     return page

@@ -14,6 +14,8 @@ FROM sessions s WHERE s.id = ANY (%s::uuid[])
 """
 _LISTEN = "LISTEN quarterdeck_events"
 _NOTIFY = "SELECT pg_notify('quarterdeck_events', payload) FROM unnest(%s::text[]) AS payload"
+# To workers.
+_NOTIFY_READERS = "SELECT pg_notify('quarterdeck_readers', payload) FROM unnest(%s::text[]) AS payload"
 
 
 async def page(
@@ -43,3 +45,7 @@ async def listen(connection: Connection) -> None:
 
 async def notify(connection: Connection, payloads: Sequence[str]) -> None:
     await connection.execute(_NOTIFY, (list(payloads),))
+
+
+async def notify_readers(connection: Connection, payloads: Sequence[str]) -> None:
+    await connection.execute(_NOTIFY_READERS, (list(payloads),))

@@ -2,18 +2,21 @@
 
 The hub holds one database connection that listens for notifications. Through the same connection it checks
 periodically, for all subscriptions at once, whether their callers may still read and whether their logs have grown. So
-a lost notification only delays an event, and a stream whose permission cannot be checked receives nothing.
+a lost notification only delays an event, and a stream whose permission cannot be checked receives nothing. It also
+tells workers which sessions are read: see `live_text.py`.
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
 from uuid import UUID
 from weakref import WeakValueDictionary
 
 import psycopg
+from msgspec import Struct
 
 from quarterdeck.auth.access import find_principals, is_session_visible
 from quarterdeck.core import errors
@@ -24,6 +27,7 @@ from quarterdeck.core.settings import DatabaseSettings, StreamSettings
 from quarterdeck.core.slots import Slots
 from quarterdeck.db.database import Connection, Database, connect
 from quarterdeck.events import store
+from quarterdeck.events.live_text import LiveRetry, TextPiece, reader_payloads
 from quarterdeck.events.log import parse
 from quarterdeck.events.model import DeltaBody, EventBody, EventType, Head, RetryBody
 
@@ -31,12 +35,20 @@ from quarterdeck.events.model import DeltaBody, EventBody, EventType, Head, Retr
 
 # A session has one active run; deltas of the runs before it may still arrive late.
 _REMEMBERED_RUNS = 8
+# The message and the tool calls of a run that are under way. A text that is forgotten too early is sent once more.
+_REMEMBERED_TEXTS = 64
 
 
 class Signal(Enum):
     READ_LOG = "the log has events after the position"
     TIMEOUT = "nothing arrived in time"
     CLOSED = "the subscription was closed"
+
+
+class _TextPosition(Struct, frozen=True):
+    # Attempt and number of the text: both grow.
+    number: tuple[int, int]
+    end: int
 
 
 class Subscription:
@@ -55,6 +67,10 @@ class Subscription:
         # READ_LOG is never queued twice in a row, so the number of deltas bounds the queue.
         self._queue: deque[DeltaBody | RetryBody | Signal] = deque([Signal.READ_LOG])
         self._attempts: dict[UUID, int] = {}
+        # How far each text of a run (None: a message, otherwise a call) was handed to the stream.
+        self._texts: dict[tuple[UUID, str | None], _TextPosition] = {}
+        # Text that a worker has sent earlier is missing. Perhaps from the start: a model may just be writing.
+        self.lacks_text = True
         self._wake = asyncio.Event()
 
     def request_read(self) -> None:
@@ -62,13 +78,41 @@ class Subscription:
             self._queue.append(Signal.READ_LOG)
         self._wake.set()
 
-    def add(self, item: DeltaBody | RetryBody) -> None:
-        """Dropped if the queue is full: the stored message will hold the text of a delta."""
-        if isinstance(item, DeltaBody) and not self.note_attempt(item.run_id, item.attempt):
+    def add(self, item: TextPiece | LiveRetry) -> None:
+        """Dropped if the queue is full. A later piece of the text then finds the gap, once the client has caught up."""
+        if len(self._queue) >= 2 * self._max_deltas:
             return
-        if len(self._queue) < 2 * self._max_deltas:
-            self._queue.append(item)
+        delta = item.body if isinstance(item, LiveRetry) else self._next_part(item)
+        if delta is not None:
+            self._queue.append(delta)
             self._wake.set()
+
+    def _next_part(self, piece: TextPiece) -> DeltaBody | None:
+        """Of a piece, what follows the text that the stream has. None: nothing, or text before it is missing."""
+        if not self.note_attempt(piece.run_id, piece.attempt):
+            return None
+        key, number = (piece.run_id, piece.call_id), (piece.attempt, piece.text_number)
+        known = self._texts.get(key)
+        if known is not None and number < known.number:
+            return None
+        end = known.end if known is not None and number == known.number else 0
+        if piece.offset > end and not piece.is_earliest:
+            self.lacks_text = True
+            return None
+        delta = piece.after(end)
+        if not delta.text:
+            return None
+        self._texts[key] = _TextPosition(number, delta.offset + len(delta.text))
+        if len(self._texts) > _REMEMBERED_TEXTS:
+            del self._texts[next(iter(self._texts))]
+        return delta
+
+    def run_started(self, run_id: UUID, attempt: int) -> None:
+        """The log says so. Clients then forget live text of the run: what came too early is sent once more."""
+        self.note_attempt(run_id, attempt)
+        for key in [key for key in self._texts if key[0] == run_id]:
+            del self._texts[key]
+            self.lacks_text = True
 
     def note_attempt(self, run_id: UUID, attempt: int) -> bool:
         """False if a later attempt at the run is known: deltas of a worker that lost its lease are not sent."""
@@ -112,25 +156,34 @@ class Subscription:
 
 _MIN_PAUSE_SECONDS = 0.05
 _MAX_PAUSE_SECONDS = 1.0
+# How often all sessions with streams are announced. Workers forget a session after more than three times as long.
+_ANNOUNCE_SECONDS = 3.0
+# Streams that are opened within this time are announced together.
+_OPENING_SECONDS = 0.01
 
 
 class EventHub:
-    def __init__(self, url: str, database: DatabaseSettings, stream: StreamSettings) -> None:
+    def __init__(self, url: str, pool: Database, database: DatabaseSettings, stream: StreamSettings) -> None:
+        """`url` is where notifications can be received."""
         self._url = url
+        self._pool = pool
         self._database = database
         self._check_seconds = stream.check_seconds
         self._subscriptions: dict[UUID, set[Subscription]] = {}
         self._is_stopped = False
         self._listener: asyncio.Task[None] | None = None
+        self._announcer: asyncio.Task[None] | None = None
+        self._announced_at: float | None = None
 
     async def open(self) -> None:
         self._listener = asyncio.create_task(self._listen_forever())
 
     async def close(self) -> None:
         self.stop()
-        if self._listener is not None:
-            self._listener.cancel()
-            await asyncio.gather(self._listener, return_exceptions=True)
+        tasks = [task for task in (self._listener, self._announcer) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def stop(self) -> None:
         """Close all subscriptions, and every new one at once. Clients reconnect elsewhere and resume."""
@@ -144,6 +197,7 @@ class EventHub:
         of_session.add(subscription)
         if self._is_stopped:
             subscription.close()
+        self._announce_soon()
         try:
             yield
         finally:
@@ -167,6 +221,9 @@ class EventHub:
             pause_seconds = min(2 * pause_seconds, _MAX_PAUSE_SECONDS)
 
     async def _listen(self, connection: Connection) -> None:
+        # Text may have been sent before.
+        for subscription in self._all():
+            subscription.lacks_text = True
         # The first check follows LISTEN: it finds events whose notifications came before.
         while True:
             # The timeout detects a database server that vanished without closing the connection.
@@ -186,6 +243,33 @@ class EventHub:
             self._dispatch(notification.payload)
         for subscription in subscriptions:
             subscription.update(principals.get(subscription.credential), heads.get(subscription.session_id))
+        await self._announce(connection)
+
+    def _announce_soon(self) -> None:
+        if self._announcer is None:
+            self._announcer = asyncio.create_task(self._announce_new())
+
+    async def _announce_new(self) -> None:
+        """If it fails, the next check does it."""
+        await asyncio.sleep(_OPENING_SECONDS)
+        self._announcer = None
+        with suppress(ServiceError):
+            await self._pool.read(self._announce)
+
+    async def _announce(self, connection: Connection) -> None:
+        """Tells workers which sessions are read, now and then, and which of them lack text, at once."""
+        lacking = [subscription for subscription in self._all() if subscription.lacks_text]
+        now = time.monotonic()
+        is_due = self._announced_at is None or now - self._announced_at >= _ANNOUNCE_SECONDS
+        session_ids = self._subscriptions.keys() if is_due else ()
+        payloads = reader_payloads(session_ids, {subscription.session_id for subscription in lacking})
+        if not payloads:
+            return
+        await store.notify_readers(connection, payloads)
+        if is_due:
+            self._announced_at = now
+        for subscription in lacking:
+            subscription.lacks_text = False
 
     def _dispatch(self, payload: str) -> None:
         notification = parse(payload)
@@ -194,10 +278,12 @@ class EventHub:
         for session_id in notification.session_ids:
             for subscription in self._subscriptions.get(session_id, ()):
                 subscription.request_read()
-        live = notification.delta or notification.retry
-        if live is not None:
-            for subscription in self._subscriptions.get(live.session_id, ()):
-                subscription.add(live)
+        if notification.asks_who_reads:
+            self._announced_at = None
+            self._announce_soon()
+        for item in notification.live:
+            for subscription in self._subscriptions.get(item.session_id, ()):
+                subscription.add(item)
 
     def _all(self) -> list[Subscription]:
         return [subscription for of_session in self._subscriptions.values() for subscription in of_session]

@@ -18,8 +18,8 @@ from msgspec import Struct
 
 # A longer event, or more text in one piece, is passed on: memory stays bounded, and the caller sees how long it is.
 _HELD_BYTES = 64 * 1024
-# What has come before is read in less than that.
-_BUFFERED_SECONDS = 0.002
+# An answer takes at most a tenth longer by pauses.
+_PAUSED_SHARE = 0.1
 # Fields that differ from piece to piece and have no meaning without the others.
 _COUNTERS = frozenset({"sequence_number", "obfuscation"})
 _ANTHROPIC_TEXTS = {"text_delta": "text", "input_json_delta": "partial_json", "thinking_delta": "thinking"}
@@ -33,10 +33,10 @@ class Listener(Struct):
 
     # Gets the text that people see.
     on_text: Callable[[str], None]
-    # Called whenever bytes have come.
+    # Called whenever bytes have come from the connection.
     on_bytes: Callable[[], None]
     # How long text may take to get here, so that more of it comes at once.
-    pause_seconds: float = 0.05
+    pause_seconds: Callable[[], float]
     # How many characters `on_text` got that the library has not seen yet.
     ahead: int = 0
 
@@ -67,12 +67,43 @@ async def join_pieces(response: httpx2.Response) -> None:
     # Compressed bytes are decoded behind this hook.
     if listener is not None and is_stream and "content-encoding" not in response.headers:
         assert isinstance(response.stream, httpx2.AsyncByteStream)
-        response.stream = _JoinedStream(response.stream, listener)
+        response.stream = _JoinedStream(response.stream, listener, _PacedReads(response, listener))
+
+
+class _PacedReads:
+    """Lets pieces come together in the buffer of the connection: reading each one costs more than all the rest.
+
+    Pauses before each read of the connection, which the HTTP library offers as an extension of the response. A library
+    that reads in another way is not slowed down."""
+
+    def __init__(self, response: httpx2.Response, listener: Listener) -> None:
+        self._listener = listener
+        self._connection: Any = response.extensions.get("network_stream")
+        self._clock = asyncio.get_running_loop().time
+        self._started = self._clock()
+        if self._connection is not None:
+            self._read_now = self._connection.read
+            self._connection.read = self._read
+
+    async def _read(self, max_bytes: int, **options: Any) -> bytes:
+        now, pause_seconds = self._clock(), self._listener.pause_seconds()
+        # Until the next multiple: all runs of a worker then read, and send, at the same moments.
+        until_next = pause_seconds - now % pause_seconds
+        await asyncio.sleep(min(until_next, (now - self._started) * _PAUSED_SHARE))
+        data: bytes = await self._read_now(max_bytes, **options)
+        self._listener.on_bytes()
+        return data
+
+    def end(self) -> None:
+        """The connection is used for other requests afterwards."""
+        if self._connection is not None:
+            self._connection.read = self._read_now
 
 
 class _JoinedStream(httpx2.AsyncByteStream):
-    def __init__(self, stream: httpx2.AsyncByteStream, listener: Listener) -> None:
+    def __init__(self, stream: httpx2.AsyncByteStream, listener: Listener, pace: _PacedReads) -> None:
         self._stream = stream
+        self._pace = pace
         self._listener = listener
         self._held: _Piece | None = None
         self._has_text = False
@@ -81,12 +112,12 @@ class _JoinedStream(httpx2.AsyncByteStream):
         self._joins = True
 
     async def aclose(self) -> None:
+        self._pace.end()
         await self._stream.aclose()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         rest = b""
-        async for data in _paced(self._stream, self._listener):
-            self._listener.on_bytes()
+        async for data in self._stream:
             if not self._joins:
                 yield data
                 continue
@@ -133,18 +164,6 @@ class _JoinedStream(httpx2.AsyncByteStream):
         return b"" if held is None else held.event
 
 
-async def _paced(stream: httpx2.AsyncByteStream, listener: Listener) -> AsyncIterator[bytes]:
-    """Lets pieces come together in the buffer of the connection: reading each one costs more than all the rest."""
-    clock = asyncio.get_running_loop().time
-    began = clock()
-    async for data in stream:
-        waited = clock() - began > _BUFFERED_SECONDS
-        yield data
-        if waited:
-            await asyncio.sleep(listener.pause_seconds)
-        began = clock()
-
-
 class _Piece:
     """An event whose only content is a text."""
 
@@ -159,6 +178,7 @@ class _Piece:
         self._data = data
         self._place = place
         self._field = field
+        self._frame = {name: value for name, value in data.items() if name not in _COUNTERS}
         self._texts = [self.text]
         self._size = len(self.text)
 
@@ -168,10 +188,6 @@ class _Piece:
     def add(self, other: "_Piece") -> None:
         self._texts.append(other.text)
         self._size += len(other.text)
-
-    @property
-    def _frame(self) -> dict[str, Any]:
-        return {name: value for name, value in self._data.items() if name not in _COUNTERS}
 
     @property
     def event(self) -> bytes:

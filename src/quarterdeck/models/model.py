@@ -135,6 +135,10 @@ class ModelOptions(Struct, frozen=True):
 NO_OPTIONS = ModelOptions()
 
 
+# How long pieces of an answer may come together if nobody reads along.
+UNREAD_SECONDS = 0.5
+
+
 class StepRequest(Struct, frozen=True):
     """What a model is asked."""
 
@@ -143,6 +147,8 @@ class StepRequest(Struct, frozen=True):
     tools: Sequence[ToolSpec] = ()
     # The model is asked for an answer that matches it. The model does not check that.
     output_schema: dict[str, Any] | None = None
+    # How long pieces of the answer may come together. Asked again and again: readers come and go.
+    pause_seconds: Callable[[], float] = lambda: UNREAD_SECONDS
 
 
 class CitedSource(Struct, frozen=True, omit_defaults=True):

@@ -358,7 +358,7 @@ class ProviderModel:
         temperature, max_tokens = self._options.temperature, self._options.max_output_tokens
         add_to_request_span({"gen_ai.request.temperature": temperature, "gen_ai.request.max_tokens": max_tokens})
         try:
-            response = await self._request(messages, parameters, on_text)
+            response = await self._request(messages, parameters, on_text, request.pause_seconds)
         except TimeoutError as fault:
             raise TransientFailure(f"{self.name} was silent for {self._stall_seconds:g} seconds.") from fault
         except ModelAPIError as fault:
@@ -391,7 +391,11 @@ class ProviderModel:
         )
 
     async def _request(
-        self, messages: list[ModelMessage], parameters: library.ModelRequestParameters, on_text: OnText
+        self,
+        messages: list[ModelMessage],
+        parameters: library.ModelRequestParameters,
+        on_text: OnText,
+        pause_seconds: Callable[[], float],
     ) -> ModelResponse:
         clock = asyncio.get_running_loop().time
         characters = 0
@@ -400,7 +404,7 @@ class ProviderModel:
             def go_on() -> None:
                 stall.reschedule(clock() + self._stall_seconds)
 
-            listener = Listener(lambda text: on_text(storable(text)), go_on)
+            listener = Listener(lambda text: on_text(storable(text)), go_on, pause_seconds)
             with listening(listener):
                 async with model_request_stream(
                     self._model, messages, model_settings=self._settings, model_request_parameters=parameters

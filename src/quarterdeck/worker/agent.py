@@ -127,14 +127,21 @@ class Agent:
         if self._sandbox is not None:
             self._sandbox.close()
 
-    async def step(self, turns: Sequence[Turn], left_out: int, on_text: OnText, on_retry: OnRetry) -> Step:
+    async def step(
+        self,
+        turns: Sequence[Turn],
+        left_out: int,
+        on_text: OnText,
+        on_retry: OnRetry,
+        pause_seconds: Callable[[], float],
+    ) -> Step:
         """`left_out`: the number of older turns that are not in `turns`. Raises ContextExceeded if the model rejects
         the conversation as too long: see `shorten`."""
         kept, dropped = await asyncio.to_thread(self._fit, turns)
         self._trimmed = Trimmed(left_out + dropped, sum(turn.is_cut for turn in kept), omitted_files(kept))
         kept = with_contents(kept, await self._attachments.load(wanted(kept)))
         schema = None if self._output is None else self._output.schema
-        request = StepRequest(self._instructions, kept, self.tools.specs, schema)
+        request = StepRequest(self._instructions, kept, self.tools.specs, schema, pause_seconds)
         step = await step_with_retries(self._model, request, on_text, on_retry, self._settings)
         if self._ignored_settings is None:
             self._ignored_settings = step.ignored_settings

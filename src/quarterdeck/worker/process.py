@@ -89,6 +89,7 @@ async def _work(settings: Settings) -> None:
         for task in background:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
+        await driver.deltas.close()
         await mcp_tools.close()
         await models.close()
         await notifier.close()

@@ -12,6 +12,7 @@ from quarterdeck.core.ids import new_id
 from quarterdeck.core.logging import fields, log
 from quarterdeck.core.settings import DatabaseSettings, WorkerSettings
 from quarterdeck.db.database import Connection, Database, connect
+from quarterdeck.events.log import ask_who_reads
 from quarterdeck.worker import queue_store as store
 from quarterdeck.worker.queue_store import Job
 from quarterdeck.worker.run_driver import RunDriver
@@ -103,10 +104,15 @@ class Queue:
             try:
                 async with await connect(url, self._database_settings) as connection:
                     await store.listen(connection)
-                    # Jobs may have been added before.
+                    # Jobs may have been added before, and text been asked for.
                     self._changed.set()
-                    async for _ in connection.notifies():
-                        self._changed.set()
+                    self._driver.deltas.send_again()
+                    await ask_who_reads(connection)
+                    async for notification in connection.notifies():
+                        if notification.channel == store.READERS:
+                            self._driver.deltas.hear(notification.payload)
+                        else:
+                            self._changed.set()
             except Exception as fault:
                 log.debug("the listening connection was lost; reconnecting", exc_info=fault)
             await asyncio.sleep(_PAUSE_SECONDS)

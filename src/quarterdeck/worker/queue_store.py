@@ -8,6 +8,8 @@ from msgspec import Struct
 from quarterdeck.db.database import Connection
 
 _LISTEN = "LISTEN quarterdeck_jobs"
+_LISTEN_READERS = "LISTEN quarterdeck_readers"
+READERS = "quarterdeck_readers"
 _SYNCHRONIZE = "SELECT * FROM synchronize_worker(%s, %s, %s, %s, %s)"
 _UNREGISTER = "DELETE FROM workers WHERE id = %s"
 
@@ -22,6 +24,7 @@ class Job(Struct, frozen=True):
 
 async def listen(connection: Connection) -> None:
     await connection.execute(_LISTEN)
+    await connection.execute(_LISTEN_READERS)
 
 
 async def synchronize(

@@ -122,6 +122,7 @@ class RunDriver:
         self.actions = actions
         self.sandbox_rule = sandbox_rule
         self.pauses = pauses
+        self.deltas = DeltaSender(database, settings.delta_seconds)
         self._worker = worker
         self._driven = 0
         # Two of one run, if this worker was paused and taken for dead and has then fetched the run again.
@@ -236,6 +237,7 @@ class _Attempt:
         self._actions = driver.actions
         self._sandbox_rule = driver.sandbox_rule
         self._pauses = driver.pauses
+        self._deltas = driver.deltas
         self._lease = lease
         self.run_id = lease.run_id
         self._steps = lease.steps
@@ -314,8 +316,8 @@ class _Attempt:
         # Before inputs are taken: those that come while the run waits are part of its next request.
         await self._pauses.check(agent.model_name, self.run_id)
         await self._take_inputs(agent)
-        async with self._deltas() as deltas:
-            compaction = await self._request(agent.model_name, agent.compact(self._turns, deltas.retry))
+        async with self._deltas.text(self._lease) as text:
+            compaction = await self._request(agent.model_name, agent.compact(self._turns, text.retry))
         if compaction is not None:
             await self._store_compaction(agent, compaction)
             return False
@@ -377,14 +379,11 @@ class _Attempt:
         self._left_out += len(self._turns) - len(kept)
         self._turns = kept
 
-    def _deltas(self) -> DeltaSender:
-        return DeltaSender(self._database, self._lease, self._settings.delta_seconds)
-
     async def _step(self, agent: Agent) -> Step:
         began = time.monotonic()
-        async with self._deltas() as deltas:
+        async with self._deltas.text(self._lease) as text:
             try:
-                step = await agent.step(self._turns, self._left_out, deltas.add, deltas.retry)
+                step = await agent.step(self._turns, self._left_out, text.add, text.retry, text.pause_seconds)
             except (ModelFailure, ProviderRefused):
                 metrics.model_failed(agent.model_name)
                 raise
@@ -415,12 +414,12 @@ class _Attempt:
             self._lease,
             agent.tools,
             self._agents.schemas,
+            self._deltas,
             tell_unknown_outcome=self._settings.unknown_outcome == "tell_model",
             result_bytes=agent.result_bytes,
             session_folder=agent.session_folder,
             images=agent.images,
             sandbox_rule=self._sandbox_rule,
-            delta_seconds=self._settings.delta_seconds,
         )
         results, actions = await runner.run(journal.open_calls(self._turns), self._steps)
         for result in results:

@@ -68,19 +68,20 @@ class ToolRunner:
         lease: Lease,
         tools: Toolbox,
         schemas: SchemaChecks,
+        deltas: DeltaSender,
         *,
         tell_unknown_outcome: bool,
         result_bytes: int,
         session_folder: SessionFolder | None = None,
         images: ResultImages | None = None,
         sandbox_rule: ToolRule = ToolRule.ALLOW,
-        delta_seconds: float = 1.0,
     ) -> None:
         """`session_folder`: the one that the tools change. `images`: None if no tool returns any."""
         self._database = database
         self._lease = lease
         self._tools = tools
         self._schemas = schemas
+        self._deltas = deltas
         self._tell_unknown_outcome = tell_unknown_outcome
         self._result_bytes = result_bytes
         self._session_folder = session_folder
@@ -89,7 +90,6 @@ class ToolRunner:
         # those that only read take turns, too.
         self._folder = asyncio.Lock()
         self._sandbox_rule = sandbox_rule
-        self._delta_seconds = delta_seconds
 
     async def run(self, calls: Sequence[ToolCall], step: int) -> tuple[list[ToolResult], list[NewAction]]:
         """The results, which are stored, and the actions that the other calls need. Each result is stored by itself:
@@ -174,8 +174,8 @@ class ToolRunner:
     async def _carry_out(self, call: ToolCall, step: int, order: CarryOut, known: _Known) -> NextStep:
         tool = self._tools.find(call.name)
         assert tool is not None
-        async with DeltaSender(self._database, self._lease, self._delta_seconds, call_id=call.id) as deltas:
-            context = CallContext(key_of(self._lease.run_id, step, call.id), deltas.add)
+        async with self._deltas.text(self._lease, call.id) as shown:
+            context = CallContext(key_of(self._lease.run_id, step, call.id), shown.add)
             if tool.effect is not Effect.READS:
                 await self._store_start(call, context)
             with tool_span(tool, call, order.arguments) as span:

@@ -32,7 +32,6 @@ export class Conversation {
   #ends = new Map();
   #attempt = 0;
   #streamed = "";
-  #isTextMissing = false;
   /** The text about the last request to the model, if it has failed and is repeated. */
   #retry = null;
   #handlers = {
@@ -59,7 +58,7 @@ export class Conversation {
 
   /** The text of the answer that is being written. The stored message replaces it. */
   get streaming() {
-    return this.#streamed && this.#isTextMissing ? `… ${this.#streamed}` : this.#streamed;
+    return this.#streamed;
   }
 
   /** What the current run does: `working`, `waiting` (for a person), or null. */
@@ -134,21 +133,24 @@ export class Conversation {
 
   // --- connection ---
 
-  /** A new stream has started. Text deltas that were sent in between are missing. */
+  /** A new stream has started. It sends live text from its beginning. */
   resumed() {
     this.#isLive = true;
-    this.#streamed = "";
-    this.#isTextMissing = this.activeRun !== null;
+    this.#clearStreamed();
+    for (const { output } of this.#calls.values()) output?.clear();
   }
 
   // --- events ---
 
   /** Text of the answer, or with `call_id` output of a tool call. */
-  delta({ attempt, run_id: runId, call_id: callId, text }) {
+  delta({ attempt, run_id: runId, call_id: callId, offset, text }) {
     if (attempt < this.#attempt || runId !== this.activeRun) return;
     this.#retry = null;
+    const output = this.#calls.get(callId)?.output;
+    if (offset === 0 && callId === undefined) this.#streamed = "";
+    else if (offset === 0) output?.clear();
     if (callId === undefined) this.#streamed += text;
-    else this.#calls.get(callId)?.output.add(text);
+    else output?.add(text);
   }
 
   /** A request to the model has failed. The next one writes the answer from its beginning. */
@@ -363,7 +365,6 @@ export class Conversation {
 
   #clearStreamed() {
     this.#streamed = "";
-    this.#isTextMissing = false;
   }
 
   #note(event, text) {

@@ -3,11 +3,17 @@
 const MAX_CHARACTERS = 1_000_000;
 
 export class LiveOutput {
-  /** Changes if pieces were dropped at the start. */
+  /** Changes if pieces were dropped. */
   generation = 0;
   pieces = [];
 
   #characters = 0;
+
+  clear() {
+    this.pieces = [];
+    this.#characters = 0;
+    this.generation += 1;
+  }
 
   add(text) {
     this.pieces.push(text);

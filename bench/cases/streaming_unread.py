@@ -1,0 +1,22 @@
+"""Runs that stream while nobody reads: processor time of API, worker and PostgreSQL for a second of a run."""
+
+from bench.case import Case, Round, Taken, at_most
+from bench.cases.streaming_read import RUNS
+from bench.server import Server
+from bench.streaming import cost, with_models
+
+
+async def us(server: Server, one: Round) -> Taken:
+    return await cost(server, one.rows(RUNS), one.seconds, read=False)
+
+
+CASE = Case(
+    title="a streamed second of a run without a reader, processor time",
+    unit="ms",
+    reach=at_most(1),
+    stage=with_models,
+    us=us,
+    rounds=3,
+    seconds=8,
+    warm_up=False,
+)
