@@ -186,7 +186,7 @@ async def test_deltas_come_before_the_message_they_belong_to(world: World, serve
 async def test_a_repeated_model_request_is_announced(world: World, server: Server) -> None:
     """Text of the failed request that was not sent yet is dropped."""
     session_id, run_id = await world.new_session(), uuid4()
-    lease = Lease(run_id, UUID(session_id), world.workspace_id, 1, 0, 0, 0.0, SETUP)
+    lease = Lease(run_id, UUID(session_id), world.workspace_id, 1, 0, 0, 0.0, SETUP, SETUP.model)
     database = Database(app_url(server.database_url), DatabaseSettings(pool_connections=1))
     await database.open()
     async with reading(server.url, session_id, world.key) as reader:

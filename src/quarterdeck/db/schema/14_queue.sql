@@ -43,14 +43,17 @@ CREATE TABLE workspace_turns (
     last_turn_at timestamptz NOT NULL
 );
 
--- Models whose provider refuses requests for the moment. All workers leave them alone until the pause is over; then one run
--- tries whether requests are answered again: functions/model_pauses.sql.
+-- Models that are not available for the moment. All workers leave them alone until the pause is over; then one run tries
+-- whether requests are answered again: functions/model_pauses.sql.
 CREATE TABLE model_pauses (
     model text PRIMARY KEY,
     until timestamptz NOT NULL,
     -- How often in a row a request was refused when the pause was over.
     refusals integer NOT NULL DEFAULT 1,
     reason text NOT NULL,
+    -- The provider takes no more requests. Otherwise it failed in another way, and only runs with other models leave it
+    -- alone.
+    refused boolean NOT NULL,
     -- The run that tries it. NULL: none does.
     probe_run_id uuid
 );
