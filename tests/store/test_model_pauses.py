@@ -61,7 +61,7 @@ async def test_the_first_run_after_a_pause_tries(world: World) -> None:
 
 
 async def test_a_pause_that_nobody_asks_for_is_forgotten(world: World) -> None:
-    query = "SELECT FROM release_waiting_runs(60, 3600) WHERE model = %s"
+    query = "SELECT FROM release_waiting_runs(60, 3600, '{}') WHERE model = %s"
     await refused(world, uuid4())
     await due(world)
     assert len(await world.fetch(query, str(world.workspace_id))) == 1

@@ -213,7 +213,7 @@ def test_attempts_run_every_statement(connection: Connection) -> None:
     begin = "SELECT verdict FROM begin_attempt(%s, 1, 5, 60, NULL, 1000, 32, '{}', '{}', NULL, NULL, 1)"
     assert connection.execute(begin, (run_id,)).fetchone() == ("begun",)
     record = """
-    SELECT record_step(%s, %s, %s, 1, 'demo', 1, 1, 1, 1, '[{"type": "message", "data": {"text": "x"}}]', %s)
+    SELECT record_step(%s, %s, %s, 1, 'demo', 1, 1, 1, 1, 1, '[{"type": "message", "data": {"text": "x"}}]', %s)
     """
     for finish, recorded in ((False, "recorded"), (True, "finished")):
         assert connection.execute(record, (run_id, session_id, workspace_id, finish)).fetchone() == (recorded,)

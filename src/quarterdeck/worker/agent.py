@@ -24,6 +24,7 @@ from quarterdeck.models.context import (
     fit_turns,
     split_turns,
     summary_request,
+    turn_tokens,
 )
 from quarterdeck.models.demo import DEMO
 from quarterdeck.models.model import (
@@ -151,6 +152,15 @@ class Agent:
         step = await step_with_retries(self._model, request, on_text, on_retry, self._settings, once=self.asks_once)
         self._ignored_settings.setdefault(self._model.name, step.ignored_settings)
         return step
+
+    async def estimated_tokens(self, turns: Sequence[Turn]) -> int:
+        """Of the next request, without its answer."""
+
+        def estimate() -> int:
+            return estimate_tokens(self._told) + sum(map(turn_tokens, turns))
+
+        # In a thread for the same reason as `_fit`.
+        return min(await asyncio.to_thread(estimate), self._context_tokens)
 
     def shorten(self, fault: ContextExceeded) -> None:
         """Halves the context: the model's window may be smaller than the setting, and tokens are estimated."""

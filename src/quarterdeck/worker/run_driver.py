@@ -323,11 +323,15 @@ class _Attempt:
         # Before inputs are taken: those that come while the run waits are part of its next request.
         await self._choose_model(agent)
         await self._take_inputs(agent)
+        tokens = self._tokens
         try:
-            return await self._answer(agent)
+            is_last = await self._answer(agent)
         except _ModelUnavailable as fault:
             self._failure = str(fault)
-            return False
+            is_last = False
+        if self._pauses.is_limited(self._model):
+            await self._pauses.end_request(self._lease, self._model, self._tokens - tokens)
+        return is_last
 
     async def _choose_model(self, agent: Agent) -> None:
         choice = await self._pauses.choose(self._lease.setup.models, self.run_id)
@@ -338,6 +342,8 @@ class _Attempt:
             # The event tells readers that the text so far is void.
             self._failure = None
         await agent.use(choice.model, once=choice.once)
+        if self._pauses.is_limited(self._model):
+            await self._pauses.begin_request(self._lease, self._model, await agent.estimated_tokens(self._turns))
 
     async def _answer(self, agent: Agent) -> bool:
         async with self._deltas() as deltas:

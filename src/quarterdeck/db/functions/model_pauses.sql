@@ -66,7 +66,9 @@ BEGIN ATOMIC
 END;
 
 -- Gives jobs to the runs that need not wait any longer, and returns the pauses.
-CREATE OR REPLACE FUNCTION release_waiting_runs(probe_seconds double precision, max_run_seconds double precision)
+CREATE OR REPLACE FUNCTION release_waiting_runs(
+    probe_seconds double precision, max_run_seconds double precision, limits jsonb
+)
 RETURNS SETOF model_pauses
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off
@@ -76,6 +78,7 @@ AS $$
 DECLARE
     due record;
     run record;
+    limited text;
 BEGIN
     FOR due IN
         SELECT p.model FROM model_pauses p WHERE p.until <= now() FOR UPDATE SKIP LOCKED
@@ -93,12 +96,25 @@ BEGIN
     DELETE FROM model_pauses p WHERE p.model IN (
         SELECT o.model FROM model_pauses o WHERE o.until < now() - interval '10 minutes' FOR UPDATE SKIP LOCKED
     );
+    IF EXISTS (SELECT FROM model_requests) THEN
+        -- The operator has removed the limit.
+        DELETE FROM model_requests q WHERE NOT limits ?| ARRAY[q.provider, q.model];
+        FOR limited IN SELECT DISTINCT q.provider FROM model_requests q LOOP
+            IF pg_try_advisory_xact_lock(model_limits_lock(limited)) THEN
+                PERFORM let_requests_go(limited, limits);
+            END IF;
+        END LOOP;
+    END IF;
     FOR run IN
         SELECT r.id, r.session_id FROM runs r
         WHERE r.waits_for_models IS NOT NULL AND (
-            EXISTS (
-                SELECT FROM unnest(r.waits_for_models) AS w (model)
-                WHERE NOT EXISTS (SELECT FROM model_pauses p WHERE p.model = w.model)
+            (
+                EXISTS (
+                    SELECT FROM unnest(r.waits_for_models) AS w (model)
+                    WHERE NOT EXISTS (SELECT FROM model_pauses p WHERE p.model = w.model)
+                )
+                -- Those are let go by let_requests_go().
+                AND NOT EXISTS (SELECT FROM model_requests q WHERE q.run_id = r.id AND q.begun_at IS NULL)
             )
             -- Its worker lets it fail.
             OR r.started_at < now() - make_interval(secs => max_run_seconds + r.waited_seconds)

@@ -54,6 +54,9 @@ GRANT SELECT, INSERT, UPDATE (last_turn_at) ON app.workspace_turns TO {role};
 GRANT SELECT, INSERT, UPDATE (taken, worker_id, cancelled, leaving, ask_at), DELETE ON app.run_jobs TO {role};
 GRANT SELECT, INSERT (id), UPDATE (last_heartbeat), DELETE ON app.workers TO {role};
 GRANT SELECT, INSERT, UPDATE (until, refusals, reason, refused, probe_run_id), DELETE ON app.model_pauses TO {role};
+GRANT SELECT, INSERT, UPDATE (begun_at), DELETE ON app.model_requests TO {role};
+GRANT SELECT, INSERT, UPDATE (used_tokens, counted_at) ON app.model_limits TO {role};
+GRANT SELECT, INSERT, UPDATE (last_turn_at) ON app.model_turns TO {role};
 
 GRANT SELECT, INSERT, UPDATE (name, latest_version, default_version, revision, archived_at), DELETE ON app.skills
     TO {role};
@@ -103,6 +106,7 @@ GRANT EXECUTE ON FUNCTION app.session_lock, app.credential_lock, app.receipt_loc
     app.last_starting_input, app.first_bytes,
     app.unpark_next_run, app.begin_attempt, app.title_of, app.give_title, app.finish_run,
     app.record_step, app.next_run_jobs, app.cancel_run_jobs, app.synchronize_worker, app.pause_model, app.resume_model,
-    app.announce_model_pause, app.try_paused_model,
+    app.announce_model_pause, app.try_paused_model, app.model_limits_lock, app.limits_of_model, app.tokens_in_use,
+    app.model_has_room, app.count_model_tokens, app.let_requests_go, app.begin_model_request, app.end_model_request,
     app.release_waiting_runs
     TO {role};
