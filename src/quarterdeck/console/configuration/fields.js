@@ -34,7 +34,7 @@ export const MORE_FIELDS = ["fallback_models", "tool_policy", "client_tools", "l
 /** The name of a field for people. */
 export const LABELS = {
   model: "Model",
-  fallback_models: "Fallback models",
+  fallback_models: "Fallbacks",
   settings: "Model settings",
   instructions: "Instructions",
   skills: "Skills",

@@ -26,7 +26,7 @@ export function modelField(model, signal) {
 /** Names of models, one a line. */
 export function fallbacksField(names) {
   const input = el("textarea", { name: "fallback_models", rows: 2, spellcheck: "false", value: names.join("\n") });
-  return field("Fallback models", input, "Names of models, one per line. While the model is not available, the first of them that is answers.");
+  return field("Fallbacks", input, "Names of models, one per line. While the model is not available, the first of them that is answers.");
 }
 
 export function fallbacksValue(data) {
