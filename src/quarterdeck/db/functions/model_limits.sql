@@ -64,15 +64,17 @@ SET jit = off
 AS $$
 DECLARE
     next record;
-    full_models text[] := '{}';
+    -- Models whose runs are not let go.
+    closed_models text[];
 BEGIN
     -- Those of attempts that have ended without saying so. A run that was let go and found no worker waits again.
     DELETE FROM model_requests q USING runs r
-    WHERE q.provider = of_provider AND r.id = q.run_id AND (
+    WHERE q.provider = of_provider AND q.begun_at IS NOT NULL AND r.id = q.run_id AND (
         r.state NOT IN ('queued', 'running')
         OR (q.attempt IS NOT NULL AND (r.state <> 'running' OR r.attempt <> q.attempt))
         OR (q.attempt IS NULL AND q.begun_at < clock_timestamp() - interval '10 seconds')
     );
+    SELECT coalesce(array_agg(p.model), '{}') INTO closed_models FROM model_pauses p;
     LOOP
         WITH RECURSIVE waiting (workspace_id) AS (
             (SELECT q.workspace_id FROM model_requests q WHERE q.provider = of_provider AND q.begun_at IS NULL
@@ -88,15 +90,14 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT q.run_id, q.workspace_id, q.model, q.tokens, r.session_id FROM model_requests q JOIN runs r ON r.id = q.run_id
             WHERE q.provider = of_provider AND q.workspace_id = w.workspace_id AND q.begun_at IS NULL
-              AND r.waits_for_models IS NOT NULL AND q.model <> ALL (full_models)
-              AND NOT EXISTS (SELECT FROM model_pauses p WHERE p.model = q.model)
+              AND r.waits_for_models IS NOT NULL AND q.model <> ALL (closed_models)
             ORDER BY q.run_id LIMIT 1
         ) AS oldest
         LEFT JOIN model_turns t ON t.provider = of_provider AND t.workspace_id = w.workspace_id
         ORDER BY t.last_turn_at NULLS FIRST, oldest.run_id LIMIT 1;
         EXIT WHEN NOT FOUND;
         IF NOT model_has_room(next.model, next.tokens, limits) THEN
-            full_models := full_models || next.model;
+            closed_models := closed_models || next.model;
             CONTINUE;
         END IF;
         PERFORM count_model_tokens(next.model, next.tokens, limits);
@@ -133,7 +134,10 @@ BEGIN
     may_begin := was_let_go OR (
         model_has_room(of_model, estimated_tokens, limits)
         AND (
-            NOT EXISTS (SELECT FROM model_requests q WHERE q.provider = of_provider AND q.model = of_model AND q.begun_at IS NULL)
+            NOT EXISTS (
+                SELECT FROM model_requests q JOIN runs r ON r.id = q.run_id
+                WHERE q.provider = of_provider AND q.model = of_model AND q.begun_at IS NULL AND r.state IN ('queued', 'running')
+            )
             -- The others are not let go, and this run tries whether the model answers again.
             OR EXISTS (SELECT FROM model_pauses p WHERE p.model = of_model)
         )

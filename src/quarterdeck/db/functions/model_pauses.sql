@@ -97,8 +97,10 @@ BEGIN
         SELECT o.model FROM model_pauses o WHERE o.until < now() - interval '10 minutes' FOR UPDATE SKIP LOCKED
     );
     IF EXISTS (SELECT FROM model_requests) THEN
-        -- The operator has removed the limit.
-        DELETE FROM model_requests q WHERE NOT limits ?| ARRAY[q.provider, q.model];
+        -- The operator has removed the limit, or the run has ended while it waited.
+        DELETE FROM model_requests q
+        WHERE NOT limits ?| ARRAY[q.provider, q.model]
+           OR NOT EXISTS (SELECT FROM runs r WHERE r.id = q.run_id AND r.state IN ('queued', 'running'));
         FOR limited IN SELECT DISTINCT q.provider FROM model_requests q LOOP
             IF pg_try_advisory_xact_lock(model_limits_lock(limited)) THEN
                 PERFORM let_requests_go(limited, limits);
