@@ -52,7 +52,7 @@ async def test_an_agent_from_a_folder_to_its_sessions(tmp_path: Path, server: Se
     assert (followed["agent"]["current_version"], followed["overrides"]) == (1, ["mcp_servers"])
     assert (followed["instructions"], followed["mcp_servers"]) == ("You plan releases.", [])
     code, told = person.refused("sessions", "edit", session, "--inherit", "title")
-    assert (code, "'title' is not one of model, settings, " in told) == (2, True)
+    assert (code, "'title' is not one of model, fallback_models, settings, " in told) == (2, True)
     own = person.json("sessions", "edit", own["id"], "--no-agent", "--mcp-server", "tracker")
     assert (own["agent"], own["overrides"], own["mcp_servers"]) == (None, [], [tracker["id"]])
     assert "tracker" in person.done("sessions", "show", own["id"])

@@ -63,6 +63,17 @@ async def test_create_show_list_archive_delete(tmp_path: Path, server: Server, w
     assert person.qd("sessions", "list").stderr == "No sessions yet.\n"
 
 
+async def test_fallback_models(tmp_path: Path, server: Server, world: World) -> None:
+    person = nearby(tmp_path, server, world)
+    given = ("--fallback-model", "demo", "--fallback-model", "openai:gpt-5")
+    created = person.json("sessions", "create", *given)
+    assert created["fallback_models"] == ["demo", "openai:gpt-5"]
+    assert re.search(r"^fallback models +demo$", person.done("sessions", "show", created["id"]), re.MULTILINE)
+    edit = ("sessions", "edit", created["id"])
+    assert person.refused(*edit, *given, "--no-fallback-models")[0] == 2
+    assert person.json(*edit, "--no-fallback-models")["fallback_models"] == []
+
+
 async def test_output_schema_is_json_or_a_file(tmp_path: Path, server: Server, world: World) -> None:
     person = nearby(tmp_path, server, world)
     schema = {"type": "object", "properties": {"city": {"type": "string"}}}

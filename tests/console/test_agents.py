@@ -48,6 +48,7 @@ async def _create(console: ConsolePage, world: World, skill_id: str) -> str:
     await page.get_by_label("Tool or prefix").fill("closed__*")
     await page.get_by_label("Rule", exact=True).select_option("Deny")
     await page.get_by_label("Client tools").fill(TOOL)
+    await page.get_by_label("Fallbacks").fill("openai:gpt-5\n\n demo ")
     await page.get_by_label("Cost in USD").first.fill("2")
     # Invalid JSON is not sent.
     await page.get_by_label("Output schema").fill("[]")
@@ -61,7 +62,7 @@ async def _create(console: ConsolePage, world: World, skill_id: str) -> str:
     await console.heading("Triage")
     (agent,) = (await world.get("/v1/agents")).json()["items"]
     version = (await world.get(f"/v1/agents/{agent['id']}/versions/1")).json()
-    assert version["model"] == "demo"
+    assert (version["model"], version["fallback_models"]) == ("demo", ["openai:gpt-5", "demo"])
     assert version["settings"]["temperature"] == 0.5
     assert version["skills"] == [{"skill_id": skill_id, "version": 1}]
     assert version["tool_policy"] == {"closed__*": "deny"}

@@ -24,6 +24,7 @@ EMPTY: dict[str, Any] = {
     },
     "sandbox": None,
     "output_schema": None,
+    "fallback_models": [],
 }
 
 
@@ -42,6 +43,7 @@ async def test_an_agent_with_versions(world: World) -> None:
         "limits": EMPTY["limits"] | {"run": {"max_cost_usd": 1.5, "max_tokens": None}},
         "sandbox": None,
         "output_schema": SCHEMA,
+        "fallback_models": ["openai:gpt-5", "demo"],
     }
     answer = await world.post("/v1/agents", {"name": "Writer", "version": first})
     assert answer.status_code == 201, answer.text
@@ -128,6 +130,10 @@ def _deep(levels: int) -> dict[str, Any]:
 
 BAD_VERSIONS: list[Any] = [
     {"model": "nobody:x"},
+    {"fallback_models": ["nobody:x"]},
+    {"fallback_models": ["demo", "demo"]},
+    {"fallback_models": [f"openai:{number}" for number in range(9)]},
+    {"fallback_models": None},
     {"skills": [{"skill_id": "0192f0c9-10e4-7f6b-a3c1-90e27d5b4f03"}]},
     {"mcp_servers": ["0192f0c9-10e4-7f6b-a3c1-90e27d5b4f03"]},
     {"client_tools": [TOOL, TOOL]},

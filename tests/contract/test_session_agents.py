@@ -1,7 +1,7 @@
 """Sessions that follow an agent."""
 
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from quarterdeck.runs.model import UsedAgent
 from tests.contract.agent_requests import begin_run, change_agent, new_agent, push
@@ -150,6 +150,18 @@ async def test_changes_of_a_session_with_an_agent(world: World) -> None:
         assert error_of(await world.post("/v1/sessions", {"agent": reference})) == (400, "invalid_request"), reference
 
 
+async def test_fallback_models_follow_the_agent(world: World) -> None:
+    version = {"model": "demo", "fallback_models": ["openai:gpt-5"], "sandbox": None}
+    agent = (await world.post("/v1/agents", {"name": f"Falls back {uuid4()}", "version": version})).json()
+    session = await created(world, agent={"agent_id": agent["id"]})
+    assert (session["fallback_models"], session["overrides"]) == (["openai:gpt-5"], [])
+    _, setup = await begun(world, session)
+    assert setup.models == ["demo", "openai:gpt-5"]
+    session = await changed(world, session, fallback_models=["demo", "openai:gpt-5-mini"])
+    assert (session["fallback_models"], session["overrides"]) == (["demo", "openai:gpt-5-mini"], ["fallback_models"])
+    assert (await changed(world, session, inherit=["fallback_models"]))["fallback_models"] == ["openai:gpt-5"]
+
+
 async def test_servers_and_schemas_without_an_agent(world: World) -> None:
     answer = await world.post("/v1/mcp-servers", {"name": "tools", "url": "https://example.com/mcp"})
     server_id = answer.json()["id"]
@@ -163,6 +175,7 @@ async def test_servers_and_schemas_without_an_agent(world: World) -> None:
     assert (await changed(world, session, mcp_servers=[], output_schema=None))["output_schema"] is None
     for body in (
         {"mcp_servers": [server_id]},
+        {"fallback_models": ["nobody:x"]},
         {"output_schema": {"type": "nonsense"}},
         {"inherit": ["model"]},
         {"mcp_servers": None},

@@ -32,6 +32,7 @@ def summary(session: dict[str, Any]) -> dict[str, Any]:
         "sandbox",
         "mcp_servers",
         "output_schema",
+        "fallback_models",
         "usage",
     )
     shown = {name: value for name, value in session.items() if name not in of_one}

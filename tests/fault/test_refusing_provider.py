@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.provider_server import OPENAI, refuses
+from tests.contract.provider_server import OPENAI, Reply, Wire, refuses, send_events
 from tests.fault.stand_in import Gate, StandIn, asking, new_session
 from tests.workers import ended, eventually, working
 from tests.world import World
@@ -92,7 +92,7 @@ async def test_a_waiting_run_can_be_steered_and_cancelled(
         assert (await ended(world, run_id))["state"] == "succeeded"
     assert stand_in.texts("x")[-1] == ["First.", "Second."]
     assert (await world.get(f"/v1/runs/{other}")).json()["waits_for_model"] is None
-    assert await world.fetch("SELECT FROM model_pauses") == []
+    assert await world.fetch("SELECT FROM model_pauses WHERE model = 'openai-chat:x'") == []
     events = (await world.get(f"/v1/sessions/{session_id}/events")).json()["items"]
     reasons = {event["data"]["reason"] for event in events if event["type"] == "run.requeued"}
     assert reasons == {"Waiting for openai-chat:x. openai-chat:x failed with status 429: Slow down."}
@@ -119,3 +119,35 @@ async def test_a_run_does_not_wait_for_ever(
     with working(world.database_url, tmp_path, **asking(door), RUN_MAX_SECONDS=2):
         run = await ended(world, await run_of(world, "x"), 10)
     assert (run["state"], run["failure"]) == ("failed", "The run took longer than 2 seconds.")
+
+
+def announcing(*headers: str) -> Reply:
+    """An answer with these lines in its head."""
+
+    async def reply(wire: Wire) -> None:
+        lines = ["HTTP/1.1 200 OK", "content-type: text/event-stream", "transfer-encoding: chunked", *headers]
+        wire.writer.write("\r\n".join([*lines, "", ""]).encode())
+        await send_events(wire, OPENAI.text("Done."))
+        wire.writer.write(b"0\r\n\r\n")
+        await wire.writer.drain()
+
+    return reply
+
+
+@pytest.mark.long
+async def test_all_workers_respect_an_announced_limit(
+    world: World, stand_in: StandIn, door: socket.socket, tmp_path: Path
+) -> None:
+    last = announcing("x-ratelimit-remaining-requests: 0", "x-ratelimit-reset-requests: 8s")
+    stand_in.replies["limited"] = [last]
+    settings = asking(door) | {"WORKER_CONCURRENCY": SLOTS}
+    with working(world.database_url, tmp_path, **settings), working(world.database_url, tmp_path, **settings):
+        first = await ended(world, await run_of(world, "limited"))
+        # Not before the other worker has looked.
+        await asyncio.sleep(1)
+        runs = [await run_of(world, "limited") for _ in range(2 * SLOTS)]
+        waiting_runs = [await waiting(world, run_id) for run_id in runs[:2]]
+        assert len(stand_in.asked["limited"]) == 1
+        states = {(await ended(world, run_id))["state"] for run_id in runs}
+    assert (first["state"], states) == ("succeeded", {"succeeded"})
+    assert {run["waits_for_model"] for run in waiting_runs} == {"openai-chat:limited"}

@@ -60,6 +60,7 @@ def session_of(workspace: Workspace, session: Workspace) -> SessionBody:
         sandbox=SandboxOptions(),
         mcp_servers=[],
         output_schema=None,
+        fallback_models=[],
         agent=None,
         overrides=[],
         forked_from=None,

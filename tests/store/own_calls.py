@@ -37,6 +37,7 @@ from quarterdeck.files.model import Upload
 from quarterdeck.models.model import AssistantTurn, Step
 from quarterdeck.runs import action_store as actions
 from quarterdeck.runs import lifecycle_store as lifecycle
+from quarterdeck.runs import model_pause_store as model_pauses
 from quarterdeck.runs import store as creation
 from quarterdeck.runs.action_model import ActionData, ActionKind, NewAction
 from quarterdeck.runs.model import Delivery, Input, InputEvent, RunState
@@ -175,6 +176,7 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: lifecycle.record_step(c, _key(a), "x", step, [NewEvent(EventType.NOTE, {})], True)
     yield lambda c, a, b: lifecycle.wait(c, _key(a))
     yield lambda c, a, b: lifecycle.hold(c, _key(a))
+    yield lambda c, a, b: lifecycle.switch_model(c, _key(a), "y")
     yield lambda c, a, b: lifecycle.started_calls(c, a.session, a.run)
     yield lambda c, a, b: lifecycle.has_result(c, a.session, a.run, "x")
     yield lambda c, a, b: lifecycle.mcp_tools(c, a.run)
@@ -282,6 +284,22 @@ def _own_deliveries() -> Iterator[StoreCall]:
     yield lambda c, a, b: webhooks.set_secrets(c, a.webhook, b"x", None)
 
 
+def _models() -> Iterator[StoreCall]:
+    """Workspaces share the models of the server, and their pauses and limits."""
+
+    def limits(*names: str) -> dict[str, dict[str, int]]:
+        return {name: {"concurrent": 9, "tokens_a_minute": 9} for name in names}
+
+    yield lambda c, a, b: model_pauses.release(c, 9, 9999, limits(a.name, b.name))
+    yield lambda c, a, b: model_pauses.read(c, [a.name])
+    yield lambda c, a, b: model_pauses.pause(c, a.name, a.run, "x", True, 1, 1, 9)
+    yield lambda c, a, b: model_pauses.announce(c, a.name, "x", 9)
+    yield lambda c, a, b: model_pauses.try_model(c, a.name, a.run, 9)
+    yield lambda c, a, b: model_pauses.resume(c, a.name, a.run)
+    yield lambda c, a, b: model_pauses.begin_request(c, a.run, a.workspace, 1, a.name, 1, limits(a.name))
+    yield lambda c, a, b: model_pauses.end_request(c, a.run, 1, a.name, 1, limits(a.name))
+
+
 def for_all_workspaces() -> Iterator[StoreCall]:
     """Nothing of the other is due: what is young, in use, under way or not yet wanted stays."""
     long_ago = datetime(1970, 1, 1, tzinfo=UTC)
@@ -294,6 +312,7 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: sessions.lock_deleted(c)
     yield lambda c, a, b: returns(webhooks.delete_old(c, LOWEST_ID, 30, 1, 9), nothing)
     yield lambda c, a, b: creation.replace_lost_jobs(c, 60)
+    yield from _models()
     yield lambda c, a, b: closes(actions.expire(c, 9), a.action)
     yield lambda c, a, b: closes(actions.release(c, 9), a.action)
     yield _free_slots

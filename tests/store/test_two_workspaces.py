@@ -88,6 +88,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "runs/lifecycle_store _STEP",
         "runs/lifecycle_store _WAIT",
         "runs/lifecycle_store _HOLD",
+        "runs/lifecycle_store _SWITCH_MODEL",
         "runs/lifecycle_store _STARTED_CALLS",
         "runs/lifecycle_store _HAS_RESULT",
         "runs/lifecycle_store _MCP_TOOLS",
@@ -212,11 +213,15 @@ OF_ALL_WORKSPACES: dict[str, tuple[str, ...]] = {
         "worker/queue_store _SYNCHRONIZE",
         "worker/queue_store _UNREGISTER",
     ),
-    "models and their pauses belong to no workspace": (
-        "runs/model_pauses _PAUSE",
-        "runs/model_pauses _RESUME",
-        "runs/model_pauses _READ",
-        "runs/model_pauses _RELEASE",
+    "models are shared, with their pauses and limits": (
+        "runs/model_pause_store _READ",
+        "runs/model_pause_store _RELEASE",
+        "runs/model_pause_store _PAUSE",
+        "runs/model_pause_store _ANNOUNCE",
+        "runs/model_pause_store _TRY",
+        "runs/model_pause_store _RESUME",
+        "runs/model_pause_store _BEGIN_REQUEST",
+        "runs/model_pause_store _END_REQUEST",
     ),
     "blobs are shared by content": (
         "blobs/store _TOUCH",

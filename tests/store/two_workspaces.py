@@ -119,6 +119,12 @@ SELECT %(workspace)s, (now() AT TIME ZONE 'UTC')::date - past, %(run)s, %(sessio
 FROM generate_series(0, 1) AS past;
 INSERT INTO daily_usage SELECT workspace_id, day, 0, input_tokens, cached_tokens, output_tokens, cost_usd
 FROM run_usage WHERE workspace_id = %(workspace)s;
+INSERT INTO model_pauses (model, until, reason, refused)
+VALUES (%(name)s, now() + interval '1 hour', %(name)s, true);
+INSERT INTO model_requests (run_id, workspace_id, provider, model, tokens, begun_at, attempt)
+VALUES (%(run)s, %(workspace)s, %(name)s, %(name)s, 1, now(), 1);
+INSERT INTO model_limits (name, used_tokens, counted_at) VALUES (%(name)s, 1, now());
+INSERT INTO model_turns (provider, workspace_id, last_turn_at) VALUES (%(name)s, %(workspace)s, now());
 INSERT INTO deleted_sessions (session_id) VALUES (%(deleted_session)s);
 INSERT INTO blobs (sha256, generation, bytes) VALUES (%(blob)s, %(version)s, 1);
 INSERT INTO condemned_blobs (sha256, generation) VALUES (%(condemned)s, %(version)s);

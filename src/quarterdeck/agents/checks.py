@@ -85,6 +85,7 @@ def _check_json(client_tools: Sequence[ToolSpec], output_schema: dict[str, Any] 
 
 def check_configuration(models: ModelCatalog, configuration: AgentConfiguration) -> None:
     check_model(models, configuration.model)
+    check_fallback_models(models, configuration.fallback_models)
     check_names_free(configuration.client_tools)
     check_distinct_skills(configuration.skills)
 
@@ -95,6 +96,13 @@ def check_model(models: ModelCatalog, name: str | None) -> None:
             models.check(name)
     except ModelFailure as fault:
         raise errors.invalid(str(fault)) from None
+
+
+def check_fallback_models(models: ModelCatalog, names: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        raise errors.invalid("A fallback model is named twice.")
+    for name in names:
+        check_model(models, name)
 
 
 def check_names_free(tools: Sequence[ToolSpec]) -> None:

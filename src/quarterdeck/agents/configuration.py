@@ -24,6 +24,14 @@ Model = Annotated[
     Line | None,
     Meta(description="`provider:name` of a configured provider, or `demo`. null: the default model of the server."),
 ]
+FallbackModels = Annotated[
+    list[Line],
+    Meta(
+        max_length=8,
+        description="Models that answer a step if `model` is not available: the first of them that is. Without "
+        "repetitions.",
+    ),
+]
 Instructions = Annotated[Text | None, Meta(description="Instructions for the agent.")]
 Skills = Annotated[list[SessionSkill], Meta(max_length=100)]
 
@@ -107,6 +115,7 @@ class ConfigurationField(StrEnum):
     """The fields that a session takes from its agent, unless it sets them itself."""
 
     MODEL = "model"
+    FALLBACK_MODELS = "fallback_models"
     SETTINGS = "settings"
     INSTRUCTIONS = "instructions"
     SKILLS = "skills"
@@ -123,6 +132,7 @@ class AgentConfiguration(Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The content of a version of an agent. Its fields are those of ConfigurationField."""
 
     model: Model = None
+    fallback_models: FallbackModels = []
     settings: ModelOptions = NO_OPTIONS
     instructions: Instructions = None
     skills: Skills = []

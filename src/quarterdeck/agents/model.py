@@ -10,6 +10,7 @@ from quarterdeck.agents.configuration import (
     AgentConfiguration,
     ClientTools,
     ConfigurationField,
+    FallbackModels,
     Instructions,
     Limit,
     Limits,
@@ -88,6 +89,7 @@ class AgentVersionItem(Struct, frozen=True, kw_only=True):
 class AgentVersionBody(AgentVersionItem, frozen=True, kw_only=True):
     """A version. It never changes."""
 
+    fallback_models: FallbackModels
     settings: ModelOptions
     instructions: Instructions
     skills: Skills

@@ -29,6 +29,10 @@ AGENT_YAML = """\
 # `provider:name`, or demo. `qd models` lists models. Default: that of the server.
 # model: demo
 
+# They answer while the model is not available, the first of them first.
+# fallback_models:
+#   - demo
+
 # settings:
 #   temperature: 0.3
 #   max_output_tokens: 4000
@@ -87,6 +91,7 @@ class AgentFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """agent.yaml. Its fields are those of a version, without the instructions."""
 
     model: Annotated[str, Meta(pattern=r"^(demo$|[^:\s]+:\S)", max_length=200)] | None = None
+    fallback_models: list[Line] = []
     settings: _Settings = _Settings()
     # Names or IDs, with or without @VERSION.
     skills: list[Line] = []
@@ -142,6 +147,7 @@ def configuration(client: Client, found: AgentFolder) -> dict[str, Any]:
     """The fields of a version, with IDs in place of names. Without `sandbox`: the default of the server."""
     fields: dict[str, Any] = {
         "model": found.file.model,
+        "fallback_models": found.file.fallback_models,
         "settings": found.file.settings,
         "instructions": found.instructions,
         "skills": [skill(client, given) for given in found.file.skills],

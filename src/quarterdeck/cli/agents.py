@@ -180,6 +180,7 @@ def _content(version: AgentVersionBody) -> list[tuple[str, str | None]]:
     return [
         ("version", str(version.version)),
         ("model", version.model or "Default"),
+        ("fallback models", "\n".join(version.fallback_models)),
         ("sandbox", "on" if version.sandbox is not None else "off"),
         *((name.replace("_", " "), _value(value) if value else None) for name, value in shown.items()),
         ("instructions", version.instructions),

@@ -88,11 +88,14 @@ NOTICES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     EventType.SETTINGS_IGNORED: lambda data: (
         f"Not sent, because {data.get('model', '')} does not take it: {', '.join(data.get('settings') or [])}."
     ),
+    EventType.MODEL_SWITCHED: lambda data: (
+        f"Switched from {data.get('from', '')} to {data.get('to', '')}: {data.get('reason', '')}"
+    ),
     EventType.MCP_UNAVAILABLE: lambda data: (
         f"The tools of {data.get('name', '')} are not available: {data.get('reason', '')}"
     ),
 }
-_WARNINGS = (EventType.SETTINGS_IGNORED, EventType.MCP_UNAVAILABLE)
+_WARNINGS = (EventType.SETTINGS_IGNORED, EventType.MODEL_SWITCHED, EventType.MCP_UNAVAILABLE)
 
 
 class Stage(StrEnum):
@@ -435,6 +438,9 @@ class Conversation:
 
     def _notice(self, event: Event) -> list[Block]:
         kind = BlockKind.WARNING if event.type in _WARNINGS else BlockKind.NOTE
+        if event.type == EventType.MODEL_SWITCHED:
+            # The other model writes the answer from its beginning.
+            self._clear_live_text()
         return [Block(kind, NOTICES[event.type](event.data))]
 
     def _run_succeeded(self, event: Event) -> list[Block]:

@@ -63,6 +63,15 @@ class SessionOptions(Struct, frozen=True):
         str | None,
         option("MODEL", "provider:name, or demo. Default: set by the server.", parser=line, complete=completion.models),
     ] = None
+    fallback_model: Annotated[
+        list[str] | None,
+        option(
+            "MODEL",
+            "Answers while the model is not available. Can be repeated.",
+            parser=line,
+            complete=completion.models,
+        ),
+    ] = None
     instructions: Annotated[str | None, option("TEXT", "Instructions for the agent.")] = None
     instructions_file: Annotated[str | None, option("FILE", "Read the instructions from a file.", parser=file_name)] = (
         None
@@ -132,6 +141,7 @@ class Removals(Struct, frozen=True):
         ),
     ] = None
     default_model: Annotated[bool, flag("--default-model", "Use the default model of the server again.")] = False
+    no_fallback_models: Annotated[bool, flag("--no-fallback-models", "Remove all fallback models.")] = False
     no_skills: Annotated[bool, flag("--no-skills", "Remove all skills.")] = False
     no_mcp_servers: Annotated[bool, flag("--no-mcp-servers", "Remove all MCP servers.")] = False
     default_settings: Annotated[
@@ -148,6 +158,7 @@ class Removals(Struct, frozen=True):
 _REMOVALS: dict[str, tuple[str, str, object]] = {
     "no_agent": ("agent", "agent", None),
     "default_model": ("model", "model", None),
+    "no_fallback_models": ("fallback_model", "fallback_models", []),
     "no_skills": ("skill", "skills", []),
     "no_mcp_servers": ("mcp_server", "mcp_servers", []),
     "no_policy": ("policy", "tool_policy", {}),
@@ -165,6 +176,7 @@ def session_fields(client: Client, given: SessionOptions, removals: Removals | N
     fields = {
         "title": given.title,
         "model": given.model,
+        "fallback_models": given.fallback_model,
         "instructions": _instructions(given),
         "settings": _settings(given, reset=removed.default_settings) or None,
         "tool_policy": dict(given.policy) if given.policy else None,

@@ -174,6 +174,7 @@ def _print_session(client: Client, session: SessionBody, last: list[RunBody]) ->
             ("agent", _agent_text(session)),
             ("set here", ", ".join(session.overrides)),
             ("model", _model(session)),
+            ("fallback models", "\n".join(session.fallback_models)),
             ("settings", "\n".join(f"{name}: {value}" for name, value in settings.items() if value is not None)),
             ("sandbox", "on" if session.sandbox is not None else "off"),
             ("waiting for", runs.waiting_text(client, last)),

@@ -56,14 +56,15 @@ class Methods(Connection):
         client_tools: list[models.ToolSpec] | UnsetType = UNSET, limits: models.SetLimits | UnsetType = UNSET,
         sandbox: models.SandboxOptions | UnsetType | None = UNSET,
         agent: models.AgentReference | UnsetType | None = UNSET, mcp_servers: list[Id] | UnsetType = UNSET,
-        output_schema: dict[str, Any] | UnsetType | None = UNSET, **options: Unpack[IdempotentOptions]
+        output_schema: dict[str, Any] | UnsetType | None = UNSET, fallback_models: list[str] | UnsetType = UNSET,
+        **options: Unpack[IdempotentOptions]
     ) -> models.SessionBody:
         """Create a session."""
         return self._call(
             operations.CREATE_SESSION, body={"title": title, "model": model, "instructions": instructions,
             "skills": skills, "settings": settings, "tool_policy": tool_policy, "client_tools": client_tools,
             "limits": limits, "sandbox": sandbox, "agent": agent, "mcp_servers": mcp_servers,
-            "output_schema": output_schema}, **options
+            "output_schema": output_schema, "fallback_models": fallback_models}, **options
         )
 
     def get_session(self, session_id: Id, **options: Unpack[Options]) -> models.SessionBody:
@@ -79,8 +80,8 @@ class Methods(Connection):
         sandbox: models.SandboxOptions | UnsetType | None = UNSET,
         agent: models.AgentReference | UnsetType | None = UNSET,
         inherit: list[models.ConfigurationField] | UnsetType = UNSET, mcp_servers: list[Id] | UnsetType = UNSET,
-        output_schema: dict[str, Any] | UnsetType | None = UNSET, archived: bool | UnsetType = UNSET,
-        **options: Unpack[ChangeOptions]
+        output_schema: dict[str, Any] | UnsetType | None = UNSET, fallback_models: list[str] | UnsetType = UNSET,
+        archived: bool | UnsetType = UNSET, **options: Unpack[ChangeOptions]
     ) -> models.SessionBody:
         """Change or archive a session. Changes only the given fields. tool_policy and limits apply at once; the
         active run keeps the rest as it was at its start. Runs that wait at a limit continue soon after it was raised
@@ -89,7 +90,7 @@ class Methods(Connection):
             operations.CHANGE_SESSION, session_id, body={"title": title, "model": model, "instructions": instructions,
             "skills": skills, "settings": settings, "tool_policy": tool_policy, "client_tools": client_tools,
             "limits": limits, "sandbox": sandbox, "agent": agent, "inherit": inherit, "mcp_servers": mcp_servers,
-            "output_schema": output_schema, "archived": archived}, **options
+            "output_schema": output_schema, "fallback_models": fallback_models, "archived": archived}, **options
         )
 
     def delete_session(self, session_id: Id, **options: Unpack[ConditionalOptions]) -> None:
@@ -422,20 +423,20 @@ class Methods(Connection):
         )
 
     def push_agent_version(
-        self, agent_id: Id, *, model: str | None = None, settings: models.ModelOptions | UnsetType = UNSET,
-        instructions: str | None = None, skills: list[models.SessionSkill] | UnsetType = UNSET,
-        client_tools: list[models.ToolSpec] | UnsetType = UNSET, mcp_servers: list[Id] | UnsetType = UNSET,
-        tool_policy: dict[str, models.ToolRule] | UnsetType = UNSET, limits: models.Limits | UnsetType = UNSET,
-        sandbox: models.SandboxOptions | UnsetType | None = UNSET, output_schema: dict[str, Any] | None = None,
-        **options: Unpack[ChangeOptions]
+        self, agent_id: Id, *, model: str | None = None, fallback_models: list[str] | UnsetType = UNSET,
+        settings: models.ModelOptions | UnsetType = UNSET, instructions: str | None = None,
+        skills: list[models.SessionSkill] | UnsetType = UNSET, client_tools: list[models.ToolSpec] | UnsetType = UNSET,
+        mcp_servers: list[Id] | UnsetType = UNSET, tool_policy: dict[str, models.ToolRule] | UnsetType = UNSET,
+        limits: models.Limits | UnsetType = UNSET, sandbox: models.SandboxOptions | UnsetType | None = UNSET,
+        output_schema: dict[str, Any] | None = None, **options: Unpack[ChangeOptions]
     ) -> models.AgentVersionBody:
         """Push a new version of an agent. Versions count from 1 without gaps and never change. Unless the agent has
         a default version, sessions that pin no version use the new one from their next run on."""
         return self._call(
-            operations.PUSH_AGENT_VERSION, agent_id, body={"model": model, "settings": settings,
-            "instructions": instructions, "skills": skills, "client_tools": client_tools, "mcp_servers": mcp_servers,
-            "tool_policy": tool_policy, "limits": limits, "sandbox": sandbox, "output_schema": output_schema},
-            **options
+            operations.PUSH_AGENT_VERSION, agent_id, body={"model": model, "fallback_models": fallback_models,
+            "settings": settings, "instructions": instructions, "skills": skills, "client_tools": client_tools,
+            "mcp_servers": mcp_servers, "tool_policy": tool_policy, "limits": limits, "sandbox": sandbox,
+            "output_schema": output_schema}, **options
         )
 
     def list_agent_versions(

@@ -39,8 +39,8 @@ class Event(Struct, frozen=True):
     type: str
     """One of `session.forked`, `input.accepted`, `input.consumed`, `input.discarded`, `run.started`,
     `run.requeued`, `message`, `tool.call`, `tool.started`, `tool.result`, `action.required`, `action.resolved`,
-    `note`, `mcp.unavailable`, `settings.ignored`, `context.trimmed`, `context.compacted`, `run.succeeded`,
-    `run.failed`, `run.cancelled`; newer releases may add others."""
+    `note`, `mcp.unavailable`, `settings.ignored`, `model.switched`, `context.trimmed`, `context.compacted`,
+    `run.succeeded`, `run.failed`, `run.cancelled`; newer releases may add others."""
     created_at: datetime
     data: dict[str, Any]
 
@@ -81,6 +81,7 @@ class ConfigurationField(StrEnum):
     """The fields that a session takes from its agent, unless it sets them itself."""
 
     MODEL = "model"
+    FALLBACK_MODELS = "fallback_models"
     SETTINGS = "settings"
     INSTRUCTIONS = "instructions"
     SKILLS = "skills"
@@ -235,6 +236,8 @@ class SessionBody(SessionSummary, frozen=True, kw_only=True):
     """Ids of MCP servers of the workspace, whose tools the model can call."""
     output_schema: dict[str, Any] | None
     """JSON Schema. The final message of a run is JSON that matches it, or the run fails. null: text."""
+    fallback_models: list[str]
+    """Models that answer a step if `model` is not available: the first of them that is. Without repetitions."""
     usage: Usage
     """Tokens of all its runs. Changes without a new revision."""
     forked_from: ForkedFrom | None
@@ -300,7 +303,9 @@ class RunBody(Struct, frozen=True, kw_only=True):
     session_id: UUID
     state: RunState
     model: str | None
-    """The model that it uses. null: it has not started."""
+    """The model that it asks now, which may be a fallback model. null: it has not started."""
+    answered_by: list[str]
+    """The models of its stored steps, in the order of their first answer."""
     agent: UsedAgent | None
     """The version that it uses. null: none, or the run has not started."""
     attempts: int
@@ -314,7 +319,7 @@ class RunBody(Struct, frozen=True, kw_only=True):
     """The open actions of the run."""
     waits_for_model: str | None
     """The provider of this model takes no more requests for the moment. The run goes on by itself when they are
-    answered again. null: it need not wait for a model."""
+    answered again, or when one of its fallback models is available. null: it need not wait for a model."""
     waited_seconds: float
     """How long it has waited for answers to its actions in total."""
     failure: str | None
@@ -534,6 +539,8 @@ class AgentConfiguration(Struct, frozen=True, kw_only=True):
 
     model: str | None = None
     """`provider:name` of a configured provider, or `demo`. null: the default model of the server."""
+    fallback_models: list[str] = []
+    """Models that answer a step if `model` is not available: the first of them that is. Without repetitions."""
     settings: ModelOptions = ModelOptions()
     instructions: str | None = None
     """Instructions for the agent."""
@@ -586,6 +593,8 @@ class AgentVersionItem(Struct, frozen=True, kw_only=True):
 class AgentVersionBody(AgentVersionItem, frozen=True, kw_only=True):
     """A version. It never changes."""
 
+    fallback_models: list[str]
+    """Models that answer a step if `model` is not available: the first of them that is. Without repetitions."""
     settings: ModelOptions
     instructions: str | None
     """Instructions for the agent."""
@@ -1010,6 +1019,7 @@ class EventType(StrEnum):
     NOTE = "note"
     MCP_UNAVAILABLE = "mcp.unavailable"
     SETTINGS_IGNORED = "settings.ignored"
+    MODEL_SWITCHED = "model.switched"
     CONTEXT_TRIMMED = "context.trimmed"
     CONTEXT_COMPACTED = "context.compacted"
     RUN_SUCCEEDED = "run.succeeded"

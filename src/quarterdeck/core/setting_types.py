@@ -5,7 +5,8 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_net
 from pathlib import Path
 from typing import Annotated
 
-from msgspec import Meta
+import msgspec
+from msgspec import Meta, Struct
 
 Count = Annotated[int, Meta(ge=1)]
 Bytes = Annotated[int, Meta(ge=1)]
@@ -95,6 +96,26 @@ class Endpoints(dict[str, str]):
                 raise ValueError(f"{name}: {url!r} is not a URL with http or https")
             endpoints[name] = url
         return endpoints
+
+
+class _ModelLimit(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    concurrent: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    tokens_a_minute: Annotated[int, Meta(ge=1, le=10**12)] | None = None
+
+
+class ModelLimits(dict[str, dict[str, int]]):
+    """Limits by provider or model, as JSON: `{"openai": {"concurrent": 20, "tokens_a_minute": 400000}}`."""
+
+    @classmethod
+    def parse(cls, text: str) -> "ModelLimits":
+        try:
+            limits = msgspec.json.decode(text, type=dict[str, _ModelLimit])
+        except msgspec.MsgspecError as fault:
+            raise ValueError(str(fault)) from None
+        return cls(msgspec.to_builtins(limits))
+
+    def apply_to(self, model: str) -> bool:
+        return model in self or model.partition(":")[0] in self
 
 
 class FolderList(tuple[Path, ...]):

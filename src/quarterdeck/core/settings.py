@@ -20,6 +20,7 @@ from quarterdeck.core.setting_types import (
     Endpoints,
     FolderList,
     HostNames,
+    ModelLimits,
     ModelNames,
     Networks,
     Origins,
@@ -94,6 +95,10 @@ class ModelSettings(Struct, frozen=True):
     request_retries: Annotated[int, Meta(ge=0)] = 4
     retry_base_seconds: Seconds = 0.5
     retry_max_seconds: Seconds = 30.0
+    # How long runs with fallback models leave a model alone that failed (error of the server, timeout, no connection).
+    cool_down_seconds: Seconds = 30.0
+    # By provider or model, for all workers together. Runs beyond them wait.
+    limits: ModelLimits | None = None
     # Reasoning models may be silent for a minute before their first token. The client libraries time out after 600 s.
     stall_seconds: Annotated[float, Meta(gt=0, le=600)] = 120.0
     # Estimated tokens of a request. Context windows start at 128,000; the rest is for the answer and the estimation

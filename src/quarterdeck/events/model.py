@@ -29,6 +29,8 @@ class EventType(StrEnum):
     MCP_UNAVAILABLE = "mcp.unavailable"
     # The model does not take them, so they are not sent. Data: model, settings (their names).
     SETTINGS_IGNORED = "settings.ignored"
+    # Another model answers from here on. Data: from, to, reason. Text that was sent as deltas before is void.
+    MODEL_SWITCHED = "model.switched"
     # What the request contained changed to fit into the context. Data: dropped_turns (how many turns are left out in
     # all), cut_turns (how many texts were cut in the middle; absent: none), omitted_files (how many attachments and
     # images are only mentioned; absent: none).

@@ -16,6 +16,8 @@ import httpx2
 import msgspec
 from msgspec import Struct
 
+from quarterdeck.models.announced_limits import used_up_seconds
+
 # A longer event, or more text in one piece, is passed on: memory stays bounded, and the caller sees how long it is.
 _HELD_BYTES = 64 * 1024
 # An answer takes at most a tenth longer by pauses.
@@ -39,6 +41,8 @@ class Listener(Struct):
     pause_seconds: Callable[[], float]
     # How many characters `on_text` got that the library has not seen yet.
     ahead: int = 0
+    # Called with the seconds for which the provider answers no more requests, if it announces that.
+    on_used_up: Callable[[float], None] | None = None
 
     def unseen(self, text: str) -> str:
         """Of a text that comes out of the library, the part that `on_text` did not get."""
@@ -63,6 +67,8 @@ def listening(listener: Listener) -> Iterator[None]:
 async def join_pieces(response: httpx2.Response) -> None:
     """For `event_hooks["response"]` of an HTTP client."""
     listener = _LISTENER.get()
+    if listener is not None and listener.on_used_up is not None and (seconds := used_up_seconds(response.headers)):
+        listener.on_used_up(seconds)
     is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
     # Compressed bytes are decoded behind this hook.
     if listener is not None and is_stream and "content-encoding" not in response.headers:

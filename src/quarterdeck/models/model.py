@@ -187,6 +187,10 @@ OnText = Callable[[str], None]
 OnRetry = Callable[[int, float, str], None]
 
 
+# Called with the name of a model and the seconds for which its provider answers no more requests, if it announces that.
+OnUsedUp = Callable[[str, float], None]
+
+
 class Model(Protocol):
     @property
     def name(self) -> str:
@@ -201,6 +205,10 @@ class Model(Protocol):
 
 class ModelFailure(Exception):
     """Ends the run as failed. The text goes to the session's log: no secrets, no traceback."""
+
+
+class QuotaExceeded(ModelFailure):
+    """The provider answers no request of this account until somebody pays. Another model may answer."""
 
 
 class ContentRefused(ModelFailure):

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from http import HTTPStatus
 from typing import Any, cast
 
@@ -62,7 +63,9 @@ from quarterdeck.models.model import (
     ModelFailure,
     ModelOptions,
     OnText,
+    OnUsedUp,
     ProviderRefused,
+    QuotaExceeded,
     Step,
     StepRequest,
     TransientFailure,
@@ -112,7 +115,7 @@ _REFUSING = (ModelRateLimitError, ModelUnavailableError)
 _TRANSIENT = (*_REFUSING, ModelServerError, ModelConnectionError)
 _FINAL = (ModelRequestRejectedError, ModelQuotaExceededError)
 # Errors about the account or the model, and not about the content of the request: docs/decisions/0050.
-_NOT_ABOUT_CONTENT = (ModelQuotaExceededError, ModelAuthenticationError, ModelNotFoundError)
+_NOT_ABOUT_CONTENT = (ModelAuthenticationError, ModelNotFoundError)
 
 
 def to_failure(fault: ModelAPIError, model_name: str, secrets: Sequence[str]) -> Exception:
@@ -125,6 +128,8 @@ def to_failure(fault: ModelAPIError, model_name: str, secrets: Sequence[str]) ->
     if transient and not isinstance(fault, _FINAL):
         kind = ProviderRefused if isinstance(fault, _REFUSING) else TransientFailure
         return kind(reason, fault.retry_after)
+    if isinstance(fault, ModelQuotaExceededError):
+        return QuotaExceeded(reason)
     if status in (None, HTTPStatus.CONFLICT) or isinstance(fault, _NOT_ABOUT_CONTENT):
         return ModelFailure(reason)
     return ContentRefused(reason)
@@ -293,8 +298,11 @@ class _Unsupported(ModelFailure):
 
 
 class ProviderModel:
-    def __init__(self, name: str, connection: ProviderConnection, stall_seconds: float) -> None:
+    def __init__(
+        self, name: str, connection: ProviderConnection, stall_seconds: float, on_used_up: OnUsedUp | None = None
+    ) -> None:
         self.name = name
+        self._on_used_up = on_used_up
         self._model = connection.model(name.partition(":")[2])
         self._secrets = connection.secrets
         self._effort_setting = connection.effort_setting
@@ -404,7 +412,8 @@ class ProviderModel:
             def go_on() -> None:
                 stall.reschedule(clock() + self._stall_seconds)
 
-            listener = Listener(lambda text: on_text(storable(text)), go_on, pause_seconds)
+            on_used_up = None if self._on_used_up is None else partial(self._on_used_up, self.name)
+            listener = Listener(lambda text: on_text(storable(text)), go_on, pause_seconds, on_used_up=on_used_up)
             with listening(listener):
                 async with model_request_stream(
                     self._model, messages, model_settings=self._settings, model_request_parameters=parameters

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from quarterdeck.core.settings import ModelSettings
 from quarterdeck.models.catalog import ANTHROPIC, OPENAI, OPENAI_CHAT, ModelCatalog
 from quarterdeck.models.demo import DEMO, DemoModel
-from quarterdeck.models.model import NO_OPTIONS, Model, ModelOptions
+from quarterdeck.models.model import NO_OPTIONS, Model, ModelOptions, OnUsedUp
 
 if TYPE_CHECKING:
     from quarterdeck.models.providers import ProviderConnection, ProviderModel
@@ -19,8 +19,9 @@ _MAX_MODELS = 64
 
 
 class ModelRegistry:
-    def __init__(self, settings: ModelSettings) -> None:
+    def __init__(self, settings: ModelSettings, on_used_up: OnUsedUp | None = None) -> None:
         self._settings = settings
+        self._on_used_up = on_used_up
         self._catalog = ModelCatalog(settings)
         self._connections: dict[str, ProviderConnection] = {}
         self._demo = DemoModel(settings.demo_pause_seconds, settings.demo_slow_seconds)
@@ -53,7 +54,7 @@ class ModelRegistry:
         connection = await self._connection(self._catalog.check(full_name))
         from quarterdeck.models.providers import ProviderModel
 
-        return ProviderModel(full_name, connection, self._settings.stall_seconds)
+        return ProviderModel(full_name, connection, self._settings.stall_seconds, self._on_used_up)
 
     async def _connection(self, provider: str) -> "ProviderConnection":
         if provider in self._connections:

@@ -20,11 +20,17 @@ from quarterdeck.models.model_spans import add_step, request_span
 
 
 async def step_with_retries(
-    model: Model, request: StepRequest, on_text: OnText, on_retry: OnRetry, settings: ModelSettings
+    model: Model,
+    request: StepRequest,
+    on_text: OnText,
+    on_retry: OnRetry,
+    settings: ModelSettings,
+    *,
+    once: bool = False,
 ) -> Step:
     """Raises ModelFailure when the retries are used up, and ProviderRefused at once: what to do then is decided for all
-    runs together. After a failed try, `on_text` gets the text of the next try
-    from its beginning."""
+    runs together. `once`: there are no retries, and any TransientFailure is raised. After a failed try, `on_text` gets
+    the text of the next try from its beginning."""
     for tries in count(1):
         try:
             with request_span(model.name, request) as span:
@@ -34,6 +40,8 @@ async def step_with_retries(
         except ProviderRefused:
             raise
         except TransientFailure as fault:
+            if once:
+                raise
             if tries > settings.request_retries:
                 times = "once" if tries == 1 else f"{tries} times"
                 raise ModelFailure(f"{fault} Tried {times}.") from fault

@@ -46,6 +46,8 @@ class Lease(RunKey, frozen=True):
     # Age of the run when this attempt began, without the time that it waited.
     seconds: float
     setup: RunSetup
+    # The one that the run asked last.
+    model: str
     # Bytes of the inputs that the attempt took when it began, as counted by `taken_bytes`.
     input_bytes: int = 0
     # The limit that was reached when the attempt began. Only for runs that had stored no step.
@@ -89,7 +91,16 @@ async def begin(
     run = RunKey(run_id, found.session_id, found.workspace_id, begun.attempt)
     if begun.verdict is BeginVerdict.BEGUN:
         limit = None if begun.reached is None else StoppingLimit(begun.reached, begun.limit_stopped)
-        return Lease(*run.columns, begun.steps, begun.tokens, begun.seconds, setup, begun.input_bytes or 0, limit)
+        return Lease(
+            *run.columns,
+            begun.steps,
+            begun.tokens,
+            begun.seconds,
+            setup,
+            found.model or setup.model,
+            begun.input_bytes or 0,
+            limit,
+        )
     reason = f"Its worker ended {begun.barren_attempts} times in a row before a step was stored."
     if begun.verdict is BeginVerdict.OVERDUE:
         # Before inputs are taken: those that wait start the next run.
@@ -188,23 +199,40 @@ async def fail(database: Database, lease: Lease, reason: str, *, refused: bool =
 
 
 async def hand_back(
-    database: Database, lease: Lease, reason: str, *, pause_seconds: float = 0, waits_for_model: str | None = None
+    database: Database,
+    lease: Lease,
+    reason: str,
+    *,
+    pause_seconds: float = 0,
+    waits_for_models: list[str] | None = None,
 ) -> None:
     """Puts a running run back into the queue for any worker, with the steps that it has stored. It is not started
-    again before the pause is over, or before its model answers again (`model_pauses.py`)."""
+    again before the pause is over, or before one of its models answers again (`model_pauses.py`)."""
 
     async def work(connection: Connection) -> None:
         await events.lock_session(connection, lease.session_id)
-        await store.give_back(connection, lease, waits_for_model)
+        await store.give_back(connection, lease, waits_for_models)
         if pause_seconds > 0:
             await store.enqueue_after(connection, lease.session_id, lease.run_id, pause_seconds)
-        elif waits_for_model is None:
+        elif waits_for_models is None:
             await store.enqueue(connection, lease.session_id, lease.run_id)
         requeued = NewEvent(EventType.RUN_REQUEUED, {"reason": reason})
         await events.append(connection, lease.session_id, lease.run_id, requeued)
         await store.unpark_next(connection, lease.workspace_id)
 
     await database.transaction(work, repeatable=True)
+
+
+async def switch_model(database: Database, lease: Lease, before: str, after: str, reason: str) -> None:
+    """Another model answers from here on."""
+
+    async def work(connection: Connection) -> None:
+        await events.lock_session(connection, lease.session_id)
+        await store.switch_model(connection, lease, after)
+        switched = NewEvent(EventType.MODEL_SWITCHED, {"from": before, "to": after, "reason": reason})
+        await events.append(connection, lease.session_id, lease.run_id, switched)
+
+    await database.transaction(work, repeatable=False)
 
 
 async def cancel(connection: Connection, run_id: UUID, session_id: UUID, workspace_id: UUID) -> list[UUID]:

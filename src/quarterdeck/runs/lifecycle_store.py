@@ -24,7 +24,7 @@ from quarterdeck.runs.model import ENTRY_BYTES, Entry, Input, RunSetup, Supersed
 _DISCARD_BATCH = 500
 
 _FIND = """
-SELECT r.session_id, r.workspace_id, r.setup, s.agent_id IS NOT NULL AS follows_agent, s.revision
+SELECT r.session_id, r.workspace_id, r.setup, r.model, s.agent_id IS NOT NULL AS follows_agent, s.revision
 FROM runs r JOIN sessions s ON s.id = r.session_id WHERE r.id = %s AND r.state IN ('queued', 'running')
 """
 _TRACEPARENT = "SELECT traceparent FROM runs WHERE id = %s"
@@ -117,7 +117,7 @@ WHERE id = %(run)s OR id IN (
 """  # noqa: S608  built from constants
 _CANCEL = """
 UPDATE runs
-SET state = 'cancelled', parked = false, waits_for_model = NULL, waiting_since = NULL, setup = NULL, mcp_tools = NULL,
+SET state = 'cancelled', parked = false, waits_for_models = NULL, waiting_since = NULL, setup = NULL, mcp_tools = NULL,
     finished_at = clock_timestamp(),
     waited_seconds = waited_seconds + greatest(extract(epoch FROM clock_timestamp() - waiting_since)::float8, 0),
     updated_at = clock_timestamp()
@@ -125,9 +125,12 @@ WHERE id = %s AND state IN ('pending', 'queued', 'running', 'waiting')
 RETURNING last_input, consumed_through
 """
 _GIVE_BACK = """
-UPDATE runs SET state = 'queued', waits_for_model = %s, barren_attempts = greatest(barren_attempts - 1, 0),
+UPDATE runs SET state = 'queued', waits_for_models = %s, barren_attempts = greatest(barren_attempts - 1, 0),
     updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = 'running'
+"""
+_SWITCH_MODEL = """
+UPDATE runs SET model = %s, updated_at = clock_timestamp() WHERE id = %s AND attempt = %s AND state = 'running'
 """
 # Names only those runs whose inputs still wait, so that the list does not grow with each failure.
 _CONTINUE_IN = """
@@ -166,6 +169,8 @@ class FoundRun(Struct, frozen=True):
     workspace_id: UUID
     # None: no attempt has begun.
     setup: RunSetup | None
+    # The one that it asked last.
+    model: str | None
     follows_agent: bool
     # The revision of the session.
     revision: int
@@ -354,8 +359,8 @@ async def cancel(connection: Connection, run_id: UUID) -> tuple[int, int] | None
     return None if row is None else (row[0], row[1])
 
 
-async def give_back(connection: Connection, run: RunKey, waits_for_model: str | None) -> None:
-    await _write(connection, run, _GIVE_BACK, waits_for_model)
+async def give_back(connection: Connection, run: RunKey, waits_for_models: list[str] | None) -> None:
+    await _write(connection, run, _GIVE_BACK, waits_for_models)
 
 
 async def continue_in(connection: Connection, run_id: UUID, next_run_id: UUID) -> None:
@@ -391,6 +396,10 @@ SELECT EXISTS (
     WHERE {_SINCE_ANSWER} AND e.run_id = %(run)s AND e.type = 'tool.result' AND e.data->>'call_id' = %(call)s
 )
 """  # noqa: S608  built from constants
+
+
+async def switch_model(connection: Connection, run: RunKey, model: str) -> None:
+    await _write(connection, run, _SWITCH_MODEL, model)
 
 
 async def hold(connection: Connection, run: RunKey) -> None:

@@ -150,7 +150,13 @@ class RunBody(Struct, frozen=True, kw_only=True):
     id: UUID
     session_id: UUID
     state: RunState
-    model: Annotated[str | None, Meta(description="The model that it uses. null: it has not started.")]
+    model: Annotated[
+        str | None,
+        Meta(description="The model that it asks now, which may be a fallback model. null: it has not started."),
+    ]
+    answered_by: Annotated[
+        list[str], Meta(description="The models of its stored steps, in the order of their first answer.")
+    ]
     agent: Annotated[
         UsedAgent | None, Meta(description="The version that it uses. null: none, or the run has not started.")
     ]
@@ -164,7 +170,8 @@ class RunBody(Struct, frozen=True, kw_only=True):
         str | None,
         Meta(
             description="The provider of this model takes no more requests for the moment. The run goes on by itself "
-            "when they are answered again. null: it need not wait for a model."
+            "when they are answered again, or when one of its fallback models is available. null: it need not wait "
+            "for a model."
         ),
     ]
     waited_seconds: Annotated[float, Meta(description="How long it has waited for answers to its actions in total.")]
@@ -202,6 +209,12 @@ class RunSetup(Struct, frozen=True, kw_only=True):
     agent: UsedAgent | None = None
     mcp_servers: list[UUID] = []
     output_schema: dict[str, Any] | None = None
+    fallback_models: list[str] = []
+
+    @property
+    def models(self) -> list[str]:
+        """In the order in which they are asked."""
+        return list(dict.fromkeys([self.model, *self.fallback_models]))
 
 
 class Superseded(Exception):
@@ -258,6 +271,7 @@ _RUN = RunBody(
     session_id=SESSION,
     state=RunState.RUNNING,
     model="openai:gpt-5",
+    answered_by=["openai:gpt-5"],
     agent=UsedAgent(AGENT, 2),
     attempts=1,
     steps=2,

@@ -32,7 +32,8 @@ _RUNS = Records(
     scope="session_id",
     get_scope="workspace_id",
     columns="""r.id, r.session_id, r.state, r.model, r.attempt AS attempts, r.steps, r.inputs_accepted,
-        r.inputs_consumed, r.waits_for_model, r.failure, r.started_at, r.finished_at,
+        r.inputs_consumed, r.waits_for_models[1] AS waits_for_model, r.answered_by, r.failure, r.started_at,
+        r.finished_at,
         CASE WHEN r.agent_id IS NOT NULL
              THEN json_build_object('agent_id', r.agent_id, 'version', r.agent_version) END AS agent,
         json_build_object('input_tokens', r.input_tokens, 'cached_tokens', r.cached_tokens,
@@ -308,7 +309,7 @@ WHERE id IN (
 """
 _ADD_MISSING = """
 SELECT enqueue_run(r.session_id, r.id) FROM runs r
-WHERE r.state IN ('queued', 'running') AND NOT r.parked AND r.waits_for_model IS NULL AND NOT EXISTS (
+WHERE r.state IN ('queued', 'running') AND NOT r.parked AND r.waits_for_models IS NULL AND NOT EXISTS (
     SELECT FROM run_jobs j WHERE j.run_id = r.id
 )
 """

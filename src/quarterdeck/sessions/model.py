@@ -12,6 +12,7 @@ from quarterdeck.agents.configuration import (
     AgentReference,
     ClientTools,
     ConfigurationField,
+    FallbackModels,
     Instructions,
     Limit,
     Limits,
@@ -57,6 +58,7 @@ class CreateSessionBody(Struct, frozen=True):
     ] = UNSET
     mcp_servers: McpServers | UnsetType = UNSET
     output_schema: OutputSchema | UnsetType = UNSET
+    fallback_models: FallbackModels | UnsetType = UNSET
 
 
 class ChangeSettings(Struct, frozen=True):
@@ -94,6 +96,7 @@ class ChangeSessionBody(Struct, frozen=True):
     ] = UNSET
     mcp_servers: McpServers | UnsetType = UNSET
     output_schema: OutputSchema | UnsetType = UNSET
+    fallback_models: FallbackModels | UnsetType = UNSET
     archived: Annotated[
         bool | UnsetType,
         Meta(description="An archived session accepts no input. It stays readable and can be unarchived."),
@@ -175,6 +178,7 @@ class SessionBody(SessionSummary, frozen=True, kw_only=True):
     sandbox: Sandbox
     mcp_servers: McpServers
     output_schema: OutputSchema
+    fallback_models: FallbackModels
     usage: Annotated[Usage, Meta(description="Tokens of all its runs. Changes without a new revision.")]
     forked_from: Annotated[ForkedFrom | None, Meta(description="null: it is not a fork.")]
 
@@ -304,6 +308,7 @@ EXAMPLES = (
         sandbox=SandboxOptions(),
         mcp_servers=[],
         output_schema=None,
+        fallback_models=["anthropic:claude-sonnet-4-5"],
         usage=Usage(5200, 4096, 800, 840, 0.0107),
         forked_from=None,
     ),

@@ -295,6 +295,7 @@ async def run_setup(connection: Connection, models: ModelCatalog, session_id: UU
         agent=followed.agent,
         mcp_servers=configuration.mcp_servers,
         output_schema=configuration.output_schema,
+        fallback_models=configuration.fallback_models,
     )
 
 
@@ -309,6 +310,8 @@ async def _check_given(
     provider of a model may have been removed, or a later release has a built-in tool of the same name."""
     if body.model is not UNSET and body.model != own.model:
         checks.check_model(models, body.model)
+    if body.fallback_models is not UNSET and body.fallback_models != own.fallback_models:
+        checks.check_fallback_models(models, body.fallback_models)
     names = {tool.name for tool in own.client_tools}
     checks.check_names_free([tool for tool in body.client_tools or [] if tool.name not in names])
     checks.check_distinct_skills(body.skills or [])

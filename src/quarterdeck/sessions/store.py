@@ -43,11 +43,12 @@ from quarterdeck.sessions.model import (
 from quarterdeck.tools.model import ToolRule
 
 # In the order of `_columns`.
-_CONFIGURATION = "model, instructions, settings, tool_policy, client_tools, limits, sandbox, mcp_servers, output_schema"
+_CONFIGURATION = """model, instructions, settings, tool_policy, client_tools, limits, sandbox, mcp_servers,
+    output_schema, fallback_models"""
 _ADD = f"""
 INSERT INTO sessions ({_CONFIGURATION}, agent_id, agent_version, overrides, id, workspace_id, title, created_by,
                       forked_from_session_id, forked_from_event_id)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """  # noqa: S608  built from constants
 _ADD_SKILL = "INSERT INTO session_skills (session_id, position, skill_id, version) VALUES (%s, %s, %s, %s)"
 _DROP_SKILLS = """
@@ -55,7 +56,7 @@ DELETE FROM session_skills WHERE session_id IN (SELECT id FROM sessions WHERE wo
 """
 _CHANGE = f"""
 UPDATE sessions
-SET ({_CONFIGURATION}, agent_id, agent_version, overrides) = (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s),
+SET ({_CONFIGURATION}, agent_id, agent_version, overrides) = (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s),
     title_event_id = CASE WHEN title IS NOT DISTINCT FROM %s THEN title_event_id END,
     title = %s, archived_at = %s, revision = %s
 WHERE workspace_id = %s AND id = %s
@@ -70,14 +71,14 @@ WHERE workspace_id = %s AND session_id = %s AND state IN ('queued', 'running', '
 _TOOL_POLICY = "SELECT tool_policy FROM sessions WHERE id = %s"
 # Changes no revision: the session has not changed, but its agent.
 _FOLLOW_AGENT = f"""
-UPDATE sessions SET ({_CONFIGURATION}) = (%s, %s, %s, %s, %s, %s, %s, %s, %s) WHERE workspace_id = %s AND id = %s
+UPDATE sessions SET ({_CONFIGURATION}) = (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s) WHERE workspace_id = %s AND id = %s
 """  # noqa: S608  built from constants
 _SETTINGS = """
 SELECT workspace_id, overrides, EXISTS (SELECT FROM session_skills u WHERE u.session_id = sessions.id) AS has_skills,
        json_build_object(
            'model', model, 'instructions', instructions, 'settings', settings, 'tool_policy', tool_policy,
            'client_tools', client_tools, 'limits', limits, 'sandbox', sandbox, 'mcp_servers', mcp_servers,
-           'output_schema', output_schema
+           'output_schema', output_schema, 'fallback_models', fallback_models
        ) AS configuration,
        CASE WHEN agent_id IS NOT NULL
             THEN json_build_object('agent_id', agent_id, 'version', agent_version) END AS agent
@@ -103,7 +104,8 @@ CROSS JOIN LATERAL (
     FROM session_skills k WHERE k.session_id = r.id
 ) AS used"""
 _GET = f"""
-SELECT {_SUMMARY}, r.instructions, r.tool_policy, r.client_tools, r.limits, r.sandbox, r.mcp_servers, r.output_schema, (
+SELECT {_SUMMARY}, r.instructions, r.tool_policy, r.client_tools, r.limits, r.sandbox, r.mcp_servers, r.output_schema,
+    r.fallback_models, (
     SELECT json_build_object(
         'input_tokens', r.expired_input_tokens + coalesce(sum(o.input_tokens), 0)::bigint,
         'cached_tokens', r.expired_cached_tokens + coalesce(sum(o.cached_tokens), 0)::bigint,
@@ -288,7 +290,7 @@ async def _add_skills(connection: Connection, session_id: UUID, skills: list[Ses
 
 
 def _columns(configuration: AgentConfiguration) -> tuple[Any, ...]:
-    """From `model` to `output_schema`."""
+    """In the order of `_CONFIGURATION`."""
     assert configuration.sandbox is not UNSET
     return (
         configuration.model,
@@ -300,6 +302,7 @@ def _columns(configuration: AgentConfiguration) -> tuple[Any, ...]:
         None if configuration.sandbox is None else Jsonb(msgspec.to_builtins(configuration.sandbox)),
         configuration.mcp_servers,
         None if configuration.output_schema is None else Jsonb(configuration.output_schema),
+        configuration.fallback_models,
     )
 
 

@@ -1,7 +1,7 @@
 """The agent of one run: model, instructions, tools, and the part of the conversation that fits into the context."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -25,9 +25,20 @@ from quarterdeck.models.context import (
     seen_turns,
     split_turns,
     summary_request,
+    turn_tokens,
 )
 from quarterdeck.models.demo import DEMO
-from quarterdeck.models.model import ContextExceeded, Model, ModelFailure, OnRetry, OnText, Step, StepRequest, Turn
+from quarterdeck.models.model import (
+    ContextExceeded,
+    Model,
+    ModelFailure,
+    OnRetry,
+    OnText,
+    QuotaExceeded,
+    Step,
+    StepRequest,
+    Turn,
+)
 from quarterdeck.models.output_schema import OutputSchema, SchemaChecks, output_instructions
 from quarterdeck.models.registry import ModelRegistry
 from quarterdeck.models.retry import step_with_retries
@@ -82,6 +93,7 @@ class Agent:
     def __init__(
         self,
         model: Model,
+        resolve: Callable[[str], Awaitable[Model]],
         instructions: str,
         tools: Toolbox,
         settings: ModelSettings,
@@ -90,8 +102,10 @@ class Agent:
         images: ResultImages,
         output: OutputSchema | None,
     ) -> None:
+        """`resolve`: finds a fallback model by its name."""
         self._model = model
-        self.model_name = model.name
+        self._resolve = resolve
+        self.asks_once = False
         self._output = output
         self._attachments = attachments
         self.images = images
@@ -102,15 +116,32 @@ class Agent:
         self._sandbox = sandbox
         self._settings = settings
         self.result_bytes = settings.tool_result_bytes
-        self._context_tokens = settings.context_tokens
+        # Of models whose window is smaller than the setting.
+        self._windows: dict[str, int] = {}
         # How the last request was shortened, and what the log says about it.
         self._trimmed = _WHOLE
         self._reported = _WHOLE
-        # Not sent with the last request, and not reported yet.
-        self._ignored_settings: tuple[str, ...] | None = None
+        # Not sent with the last request to each model, and not reported yet.
+        self._ignored_settings: dict[str, tuple[str, ...]] = {}
         self._summarises = settings.compaction == "summarise"
         # The model did not summarise the older turns: they are cut off, and the next run asks again.
         self._summary_failed = False
+
+    @property
+    def model_name(self) -> str:
+        """Of the model that answers now."""
+        return self._model.name
+
+    async def use(self, model_name: str, *, once: bool) -> None:
+        """The model that answers from now on. `once`: a request to it that fails is not repeated, since another model
+        may answer: TransientFailure is raised."""
+        if model_name != self._model.name:
+            self._model = await self._resolve(model_name)
+        self.asks_once = once
+
+    @property
+    def _context_tokens(self) -> int:
+        return self._windows.get(self._model.name, self._settings.context_tokens)
 
     @property
     def conversation_tokens(self) -> int:
@@ -142,16 +173,24 @@ class Agent:
         kept = with_contents(kept, await self._attachments.load(wanted(kept)))
         schema = None if self._output is None else self._output.schema
         request = StepRequest(self._instructions, kept, self.tools.specs, schema, pause_seconds)
-        step = await step_with_retries(self._model, request, on_text, on_retry, self._settings)
-        if self._ignored_settings is None:
-            self._ignored_settings = step.ignored_settings
+        step = await step_with_retries(self._model, request, on_text, on_retry, self._settings, once=self.asks_once)
+        self._ignored_settings.setdefault(self._model.name, step.ignored_settings)
         return step
+
+    async def estimated_tokens(self, turns: Sequence[Turn]) -> int:
+        """Of the next request, without its answer."""
+
+        def estimate() -> int:
+            return estimate_tokens(self._told) + sum(map(turn_tokens, turns))
+
+        # In a thread for the same reason as `_fit`.
+        return min(await asyncio.to_thread(estimate), self._context_tokens)
 
     def shorten(self, fault: ContextExceeded) -> None:
         """Halves the context: the model's window may be smaller than the setting, and tokens are estimated."""
         if self._context_tokens // 2 < _MIN_CONTEXT_TOKENS:
             raise fault
-        self._context_tokens //= 2
+        self._windows[self._model.name] = self._context_tokens // 2
 
     async def compact(self, turns: Sequence[Turn], on_retry: OnRetry) -> Compaction | None:
         """Leaves the older turns out, and has the model summarise them. None: all fit, or they are to be cut off.
@@ -168,7 +207,11 @@ class Agent:
             older = await asyncio.to_thread(summary_request, split.older, self._context_tokens)
             request = StepRequest(SUMMARY_INSTRUCTIONS, [older])
             try:
-                step = await step_with_retries(self._model, request, lambda _: None, on_retry, self._settings)
+                step = await step_with_retries(
+                    self._model, request, lambda _: None, on_retry, self._settings, once=self.asks_once
+                )
+            except QuotaExceeded:
+                raise
             except ModelFailure as fault:
                 if isinstance(fault, ContextExceeded) and self._context_tokens // 2 >= _MIN_CONTEXT_TOKENS:
                     self.shorten(fault)
@@ -209,10 +252,10 @@ class Agent:
     def notices(self) -> list[NewEvent]:
         """Events about the last step besides the model's answer."""
         found: list[NewEvent] = []
-        if self._ignored_settings:
-            data = {"model": self._model.name, "settings": list(self._ignored_settings)}
+        if ignored := self._ignored_settings.get(self._model.name):
+            data = {"model": self._model.name, "settings": list(ignored)}
             found.append(NewEvent(EventType.SETTINGS_IGNORED, data))
-            self._ignored_settings = ()
+            self._ignored_settings[self._model.name] = ()
         if self._trimmed != self._reported:
             self._reported = self._trimmed
             found.append(NewEvent(EventType.CONTEXT_TRIMMED, to_builtins(self._trimmed)))
@@ -254,7 +297,8 @@ class AgentLoader:
         named = by_unique_name(skills)
         # The names of their folders, for those that have files.
         folders = {name: folder for name, folder in folder_names(named).items() if named[name].archive is not None}
-        model = await self._models.resolve(setup.model, setup.settings, str(lease.session_id))
+        conversation = str(lease.session_id)
+        model = await self._models.resolve(setup.model, setup.settings, conversation)
         of_servers = await self._mcp_tools.load(lease)
         schema = setup.output_schema
         sandbox = None
@@ -272,6 +316,7 @@ class AgentLoader:
         instructions.append(of_servers.instructions)
         return Agent(
             model,
+            lambda name: self._models.resolve(name, setup.settings, conversation),
             "\n\n".join(filter(None, instructions)),
             self._toolbox(lease, skills, [*tools, *self._demo_tools(lease, model)], of_servers.tools),
             self._model_settings,

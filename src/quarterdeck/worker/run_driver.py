@@ -24,8 +24,9 @@ from quarterdeck.models.model import (
     ContextExceeded,
     CutOff,
     ModelFailure,
-    ProviderRefused,
+    QuotaExceeded,
     Step,
+    TransientFailure,
     Turn,
     UserTurn,
 )
@@ -103,6 +104,10 @@ async def _new_setup(database: Database, models: ModelCatalog, session_id: UUID,
 
 class Leaving(Exception):
     """The run leaves its slot, because another workspace needs it."""
+
+
+class _ModelUnavailable(Exception):
+    """Another model of the run is asked."""
 
 
 class RunDriver:
@@ -185,7 +190,7 @@ class RunDriver:
             pause_seconds = self._worker.lending_pause_seconds
             await asyncio.shield(self._hand_back(lease, "Another workspace needed its slot.", pause_seconds))
         except ModelPaused as paused:
-            await asyncio.shield(self._hand_back(lease, str(paused), waits_for_model=paused.model))
+            await asyncio.shield(self._hand_back(lease, str(paused), waits_for_models=paused.models))
         except asyncio.CancelledError:
             # Shielded: this task is being cancelled, and the hand-back must complete.
             await asyncio.shield(self._hand_back(lease, "Its worker was stopped."))
@@ -216,11 +221,11 @@ class RunDriver:
         return False
 
     async def _hand_back(
-        self, lease: Lease, reason: str, pause_seconds: float = 0, waits_for_model: str | None = None
+        self, lease: Lease, reason: str, pause_seconds: float = 0, waits_for_models: list[str] | None = None
     ) -> None:
         try:
             await lifecycle.hand_back(
-                self.database, lease, reason, pause_seconds=pause_seconds, waits_for_model=waits_for_model
+                self.database, lease, reason, pause_seconds=pause_seconds, waits_for_models=waits_for_models
             )
         except Superseded:
             log.info("the run was cancelled", extra=fields(run_id=lease.run_id))
@@ -240,6 +245,10 @@ class _Attempt:
         self._deltas = driver.deltas
         self._lease = lease
         self.run_id = lease.run_id
+        # The model that the run asked last, according to its log.
+        self._model = lease.model
+        # Why the last request failed, if it is to be made again.
+        self._failure: str | None = None
         self._steps = lease.steps
         self._tokens = lease.tokens
         # The newest turns, and the number of older ones that are not kept in memory.
@@ -314,16 +323,39 @@ class _Attempt:
         """One request: for a summary if the conversation is too long, otherwise for the next answer. True: the answer
         was the last one, and the run is finished."""
         # Before inputs are taken: those that come while the run waits are part of its next request.
-        await self._pauses.check(agent.model_name, self.run_id)
+        await self._choose_model(agent)
         await self._take_inputs(agent)
+        tokens = self._tokens
+        try:
+            is_last = await self._answer(agent)
+        except _ModelUnavailable as fault:
+            self._failure = str(fault)
+            is_last = False
+        if self._pauses.is_limited(self._model):
+            await self._pauses.end_request(self._lease, self._model, self._tokens - tokens)
+        return is_last
+
+    async def _choose_model(self, agent: Agent) -> None:
+        choice = await self._pauses.choose(self._lease.setup.models, self.run_id)
+        if choice.model != self._model:
+            reason = choice.reasons.get(self._model) or f"{choice.model} is available again."
+            await lifecycle.switch_model(self._database, self._lease, self._model, choice.model, reason)
+            self._model = choice.model
+            # The event tells readers that the text so far is void.
+            self._failure = None
+        await agent.use(choice.model, once=choice.once)
+        if self._pauses.is_limited(self._model):
+            await self._pauses.begin_request(self._lease, self._model, await agent.estimated_tokens(self._turns))
+
+    async def _answer(self, agent: Agent) -> bool:
         async with self._deltas.text(self._lease) as text:
-            compaction = await self._request(agent.model_name, agent.compact(self._turns, text.retry))
+            compaction = await self._request(agent, agent.compact(self._turns, text.retry))
         if compaction is not None:
             await self._store_compaction(agent, compaction)
             return False
         self._forget_old_turns(agent)
         try:
-            step = await self._request(agent.model_name, self._step(agent))
+            step = await self._request(agent, self._step(agent))
             await self._pauses.answered(agent.model_name, self.run_id)
         except ContextExceeded as fault:
             agent.shorten(fault)
@@ -382,24 +414,33 @@ class _Attempt:
     async def _step(self, agent: Agent) -> Step:
         began = time.monotonic()
         async with self._deltas.text(self._lease) as text:
+            if self._failure is not None:
+                text.retry(2, 0.0, self._failure)
+                self._failure = None
             try:
                 step = await agent.step(self._turns, self._left_out, text.add, text.retry, text.pause_seconds)
-            except (ModelFailure, ProviderRefused):
+            except (ModelFailure, TransientFailure):
                 metrics.model_failed(agent.model_name)
                 raise
         metrics.model_answered(agent.model_name, time.monotonic() - began)
         return step
 
-    async def _request(self, model: str, request: Coroutine[Any, Any, Result]) -> Result:
-        """Awaits a request to the model, which `leave` can interrupt."""
+    async def _request(self, agent: Agent, request: Coroutine[Any, Any, Result]) -> Result:
+        """Awaits a request to the model, which `leave` can interrupt. Raises ModelPaused or _ModelUnavailable."""
         if self._is_leaving:
             request.close()
             raise Leaving
         try:
             async with asyncio.timeout(None) as self._request_limit:
                 return await request
-        except ProviderRefused as fault:
-            raise await self._pauses.refused(model, self.run_id, fault) from None
+        except (TransientFailure, QuotaExceeded) as fault:
+            models = self._lease.setup.models
+            if isinstance(fault, QuotaExceeded) and not agent.asks_once:
+                raise
+            await self._pauses.failed(agent.model_name, self.run_id, fault)
+            if len(models) > 1:
+                raise _ModelUnavailable(str(fault)) from None
+            raise ModelPaused(models, str(fault)) from None
         except TimeoutError as fault:
             if self._is_leaving:
                 raise Leaving from fault

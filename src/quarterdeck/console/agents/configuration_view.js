@@ -17,6 +17,7 @@ export function configurationView(version, names) {
   const none = el("span", { class: "muted" }, "None");
   const rows = [
     ["Model", modelName(version)],
+    ...(version.fallback_models.length === 0 ? [] : [["Fallbacks", version.fallback_models.map((name) => el("div", {}, name))]]),
     ...settingRows(settings),
     ["Sandbox", sandboxName(sandbox)],
     ["Skills", skills.length === 0 ? none.cloneNode(true) : skills.map((one) => skillLink(one, names))],

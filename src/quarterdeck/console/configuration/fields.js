@@ -5,7 +5,7 @@ import { el } from "../dom.js";
 import { serversField, serversValue, skillsField, skillsValue } from "./choices.js";
 import { jsonTextField, jsonTextValue } from "./json_text.js";
 import { limitFields, limitValues } from "./limit_fields.js";
-import { modelField, settingsFields, settingsValue } from "./model_fields.js";
+import { fallbacksField, fallbacksValue, modelField, settingsFields, settingsValue } from "./model_fields.js";
 import { policyFields, policyValue } from "./policy_fields.js";
 import { sandboxField, sandboxValue } from "./sandbox_field.js";
 
@@ -14,6 +14,7 @@ const NO_LIMIT = { max_cost_usd: null, max_tokens: null };
 /** What a field has if nothing is set. */
 export const EMPTY = {
   model: null,
+  fallback_models: [],
   settings: {},
   instructions: null,
   skills: [],
@@ -28,11 +29,12 @@ export const EMPTY = {
 
 /** Names of the fields in the order of the form. The second group is folded in dialogs. */
 export const MAIN_FIELDS = ["model", "settings", "instructions", "sandbox", "skills", "mcp_servers"];
-export const MORE_FIELDS = ["tool_policy", "client_tools", "limits", "output_schema"];
+export const MORE_FIELDS = ["fallback_models", "tool_policy", "client_tools", "limits", "output_schema"];
 
 /** The name of a field for people. */
 export const LABELS = {
   model: "Model",
+  fallback_models: "Fallbacks",
   settings: "Model settings",
   instructions: "Instructions",
   skills: "Skills",
@@ -50,6 +52,7 @@ export const LABELS = {
  */
 export const FIELDS = {
   model: { build: (model, { signal }) => modelField(model, signal), read: (data) => data.get("model").trim() || null },
+  fallback_models: { build: fallbacksField, read: fallbacksValue },
   settings: { build: (settings) => settingsFields(settings), read: settingsValue },
   instructions: { build: instructionsField, read: (data) => data.get("instructions").trim() || null },
   skills: { build: (skills, { signal }) => skillsField(skills, signal), read: skillsValue },

@@ -23,6 +23,16 @@ export function modelField(model, signal) {
   return node;
 }
 
+/** Names of models, one a line. */
+export function fallbacksField(names) {
+  const input = el("textarea", { name: "fallback_models", rows: 2, spellcheck: "false", value: names.join("\n") });
+  return field("Fallbacks", input, "Names of models, one per line. While the model is not available, the first of them that is answers.");
+}
+
+export function fallbacksValue(data) {
+  return data.get("fallback_models").split("\n").map((name) => name.trim()).filter(Boolean);
+}
+
 export function settingsFields({ temperature = null, max_output_tokens: maxTokens = null, reasoning_effort: effort = null }) {
   const number = (name, value, attributes) => el("input", { type: "number", name, value: value ?? "", placeholder: "Default", ...attributes });
   const options = EFFORTS.map(([value, label]) => el("option", { value, selected: value === (effort ?? "") }, label));

@@ -47,6 +47,7 @@ export class Conversation {
     "action.required": (event) => this.#actionRequired(event),
     "action.resolved": (event) => this.#actionResolved(event),
     note: (event) => this.#noteAdded(event),
+    "model.switched": (event) => this.#modelSwitched(event),
     "settings.ignored": (event) => this.#settingsIgnored(event),
     "context.trimmed": (event) => this.#contextTrimmed(event),
     "context.compacted": (event) => this.#contextCompacted(event),
@@ -119,11 +120,11 @@ export class Conversation {
     if (input !== undefined) this.#unread.drop(input);
   }
 
-  /** The response of `GET /v1/runs/{id}`, for the tokens of the run. Only known runs can be retried: a fork shows others. */
-  setRun({ id, usage }) {
+  /** The response of `GET /v1/runs/{id}`, for the tokens and the models of the run. Only known runs can be retried: a fork shows others. */
+  setRun({ id, usage, answered_by: answeredBy }) {
     this.#requests.setKnown(id);
     const end = this.#ends.get(id);
-    if (end !== undefined) Object.assign(end, { usage, isKnown: true, revision: end.revision + 1 });
+    if (end !== undefined) Object.assign(end, { usage, answeredBy, isKnown: true, revision: end.revision + 1 });
   }
 
   /** The response to an answer, or the current state of a request that somebody else has answered. */
@@ -298,6 +299,13 @@ export class Conversation {
     this.#setCall(block, { result: text ?? "", images, state: "done", output: null });
   }
 
+  /** The other model writes the answer from its beginning. */
+  #modelSwitched(event) {
+    this.#clearStreamed();
+    const { from = "", to = "", reason = "" } = event.data;
+    this.#note(event, `Switched from ${visibleText(from)} to ${visibleText(to)}: ${visibleText(reason)}`);
+  }
+
   #settingsIgnored(event) {
     const { model = "", settings = [] } = event.data;
     this.#note(event, `Not sent, because ${visibleText(model)} does not take it: ${visibleText(settings.join(", "))}.`);
@@ -342,7 +350,7 @@ export class Conversation {
     const durationMs = this.runs.ended(event, state);
     const hasInputs = this.runs.get(event.run_id)?.inputs > 0;
     const setup = this.runs.get(event.run_id)?.setup ?? null;
-    const end = { kind: "end", state, text, durationMs, hasInputs, setup, usage: null, isKnown: this.#isLive, isRetried: false };
+    const end = { kind: "end", state, text, durationMs, hasInputs, setup, usage: null, answeredBy: [], isKnown: this.#isLive, isRetried: false };
     this.#ends.set(event.run_id, this.#add(event, end));
     // The server starts the next run in the transaction that ends this one.
     if (wasActive) this.activeRun = this.runs.oldestPending;

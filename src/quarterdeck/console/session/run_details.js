@@ -6,10 +6,12 @@ import { capitalize } from "../format.js";
 import { visibleName } from "../visible_text.js";
 import { costText, tokensText } from "../usage/usage_text.js";
 
-/** `setup`: the data of `run.started`, null if it is unknown. `usage`: null until it is loaded. */
-export function runDetails({ setup, usage, runId }) {
+/** `setup`: the data of `run.started`, null if it is unknown. `usage`: null until it is loaded. `answeredBy`: names of models. */
+export function runDetails({ setup, usage, answeredBy, runId }) {
+  const usesOther = answeredBy.some((name) => name !== setup?.model);
   const rows = [
     ...setupRows(setup ?? {}),
+    usesOther && ["Answered by", answeredBy.map((name) => el("div", {}, name))],
     usage && ["Tokens", tokensText(usage) ?? "None"],
     usage && ["Cost", costText(usage) ?? "None"],
     ["Run ID", el("code", {}, runId)],

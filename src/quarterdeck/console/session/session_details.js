@@ -28,6 +28,7 @@ export function sessionDetails(session, signal) {
     session.agent && row("Agent", agentLine(session.agent)),
     session.overrides.length > 0 && row("Overridden", session.overrides.map((name) => LABELS[name] ?? name).join(", ")),
     row("Model", session.model ?? `Default (${session.effective_model})`),
+    session.fallback_models.length > 0 && row("Fallbacks", session.fallback_models.map((name) => el("div", {}, name))),
     settingRows(session.settings).map(([name, value]) => row(name, value)),
     row("Sandbox", sandboxName(session.sandbox)),
     [el("dt", {}, "Tokens"), tokens],

@@ -140,7 +140,7 @@ BEGIN
         taken_through := run.consumed_through;
     END IF;
     UPDATE runs
-    SET state = 'running', parked = false, waits_for_model = NULL, attempt = run.attempt + 1, barren_attempts = run.barren_attempts + counted,
+    SET state = 'running', parked = false, waits_for_models = NULL, attempt = run.attempt + 1, barren_attempts = run.barren_attempts + counted,
         started_at = coalesce(run.started_at, clock_timestamp()), updated_at = clock_timestamp(),
         setup = coalesce(run.setup, new_setup), model = coalesce(run.model, new_setup->>'model'),
         agent_id = coalesce(run.agent_id, new_agent_id), agent_version = coalesce(run.agent_version, new_agent_version),
@@ -239,7 +239,9 @@ DECLARE
 BEGIN
     PERFORM pg_advisory_xact_lock(session_lock(of_session));
     UPDATE runs r
-    SET barren_attempts = 0, steps = r.steps + 1, input_tokens = r.input_tokens + used_input_tokens,
+    SET barren_attempts = 0, steps = r.steps + 1,
+        answered_by = CASE WHEN used_model = ANY (r.answered_by) THEN r.answered_by ELSE r.answered_by || used_model END,
+        input_tokens = r.input_tokens + used_input_tokens,
         cached_tokens = r.cached_tokens + used_cached_tokens,
         cache_write_tokens = r.cache_write_tokens + used_cache_write_tokens, output_tokens = r.output_tokens + used_output_tokens,
         cost_usd = coalesce(r.cost_usd + used_cost_usd, r.cost_usd, used_cost_usd), updated_at = clock_timestamp()
@@ -253,7 +255,7 @@ BEGIN
                                 cache_write_tokens, output_tokens, cost_usd)
     VALUES (of_workspace, today, of_run, of_session, run.api_key_id, used_model, used_input_tokens, used_cached_tokens,
             used_cache_write_tokens, used_output_tokens, used_cost_usd)
-    ON CONFLICT (workspace_id, day, run_id) DO UPDATE SET
+    ON CONFLICT (workspace_id, day, run_id, model) DO UPDATE SET
         input_tokens = u.input_tokens + excluded.input_tokens,
         cached_tokens = u.cached_tokens + excluded.cached_tokens,
         cache_write_tokens = u.cache_write_tokens + excluded.cache_write_tokens,

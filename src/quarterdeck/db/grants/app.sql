@@ -21,7 +21,7 @@ GRANT SELECT, INSERT (id, workspace_id, lineage_id, label, prefix, secret_hash, 
 
 GRANT SELECT, INSERT,
     UPDATE (title, title_event_id, model, instructions, settings, tool_policy, client_tools, limits, archived_at, revision,
-            sandbox, files_revision, agent_id, agent_version, overrides, mcp_servers, output_schema,
+            sandbox, files_revision, agent_id, agent_version, overrides, mcp_servers, output_schema, fallback_models,
             expired_input_tokens, expired_cached_tokens, expired_cache_write_tokens, expired_output_tokens,
             expired_cost_usd), DELETE
     ON app.sessions TO {role};
@@ -38,7 +38,7 @@ GRANT SELECT, INSERT, UPDATE (deleted_at), DELETE ON app.deleted_sessions TO {ro
 
 -- All columns except for those that say to which session and workspace the run belongs.
 GRANT SELECT, INSERT,
-    UPDATE (state, attempt, barren_attempts, parked, waits_for_model, last_input, consumed_through, inputs_accepted, inputs_consumed,
+    UPDATE (state, attempt, barren_attempts, parked, waits_for_models, answered_by, last_input, consumed_through, inputs_accepted, inputs_consumed,
             unconsumed_bytes, steps, input_tokens, output_tokens, started_at, finished_at, failure, updated_at,
             unanswered_left_out, waiting_since, waited_seconds, setup, model, cached_tokens, cache_write_tokens, cost_usd,
             max_cost_usd, max_tokens, agent_id, agent_version, mcp_tools), DELETE
@@ -53,7 +53,10 @@ GRANT SELECT, INSERT, UPDATE (input_tokens, cached_tokens, cache_write_tokens, o
 GRANT SELECT, INSERT, UPDATE (last_turn_at) ON app.workspace_turns TO {role};
 GRANT SELECT, INSERT, UPDATE (taken, worker_id, cancelled, leaving, ask_at), DELETE ON app.run_jobs TO {role};
 GRANT SELECT, INSERT (id), UPDATE (last_heartbeat), DELETE ON app.workers TO {role};
-GRANT SELECT, INSERT, UPDATE (until, refusals, reason, probe_run_id), DELETE ON app.model_pauses TO {role};
+GRANT SELECT, INSERT, UPDATE (until, refusals, reason, refused, probe_run_id), DELETE ON app.model_pauses TO {role};
+GRANT SELECT, INSERT, UPDATE (begun_at), DELETE ON app.model_requests TO {role};
+GRANT SELECT, INSERT, UPDATE (used_tokens, counted_at) ON app.model_limits TO {role};
+GRANT SELECT, INSERT, UPDATE (last_turn_at) ON app.model_turns TO {role};
 
 GRANT SELECT, INSERT, UPDATE (name, latest_version, default_version, revision, archived_at), DELETE ON app.skills
     TO {role};
@@ -103,5 +106,7 @@ GRANT EXECUTE ON FUNCTION app.session_lock, app.credential_lock, app.receipt_loc
     app.last_starting_input, app.first_bytes,
     app.unpark_next_run, app.begin_attempt, app.title_of, app.give_title, app.finish_run,
     app.record_step, app.next_run_jobs, app.cancel_run_jobs, app.synchronize_worker, app.pause_model, app.resume_model,
+    app.announce_model_pause, app.try_paused_model, app.model_limits_lock, app.limits_of_model, app.tokens_in_use,
+    app.model_has_room, app.count_model_tokens, app.let_requests_go, app.begin_model_request, app.end_model_request,
     app.release_waiting_runs
     TO {role};

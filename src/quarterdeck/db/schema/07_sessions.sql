@@ -22,6 +22,8 @@ CREATE TABLE sessions (
     -- No foreign key: a server can be deleted while sessions and agents name it.
     mcp_servers uuid[] NOT NULL DEFAULT '{}',
     output_schema jsonb,
+    -- They answer while the model is not available, the first of them first.
+    fallback_models text[] NOT NULL DEFAULT '{}',
     -- SandboxOptions in the package `sandbox`. NULL: the agent has no sandbox.
     sandbox jsonb CHECK (jsonb_typeof(sandbox) = 'object'),
     -- {"run": {"max_cost_usd", "max_tokens"}, "session": {…}}; a limit that is not set is missing.

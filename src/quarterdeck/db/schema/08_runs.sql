@@ -9,8 +9,8 @@ CREATE TABLE runs (
     ),
     -- Too many runs of the workspace are running: it has no job until another run ends.
     parked boolean NOT NULL DEFAULT false,
-    -- The provider of this model refuses requests for the moment: the run has no job until they are answered again.
-    waits_for_model text,
+    -- The providers of these models refuse requests for the moment: the run has no job until one answers again.
+    waits_for_models text[],
     attempt integer NOT NULL DEFAULT 0,
     -- Attempts since the last stored step. Too many in a row mean that the run itself brings its worker down.
     barren_attempts integer NOT NULL DEFAULT 0,
@@ -39,8 +39,10 @@ CREATE TABLE runs (
 
     -- Model, settings, instructions, skill versions and tools of the caller, from the first attempt until the run ends.
     setup jsonb,
-    -- The model of the setup, for lists: the setup may be large.
+    -- The model that is asked now: that of the setup, or one of its fallback models.
     model text,
+    -- The models of the stored steps, in the order of their first answer.
+    answered_by text[] NOT NULL DEFAULT '{}',
     -- The version that the run uses. NULL: none, or the run has not begun.
     agent_id uuid,
     agent_version integer,
@@ -70,13 +72,13 @@ CREATE TABLE runs (
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     CHECK (consumed_through <= last_input),
     CONSTRAINT runs_waiting_check CHECK ((state = 'waiting') = (waiting_since IS NOT NULL)),
-    CONSTRAINT runs_waits_for_model_check CHECK (waits_for_model IS NULL OR state = 'queued')
+    CONSTRAINT runs_waits_for_models_check CHECK (waits_for_models IS NULL OR state = 'queued')
 ) WITH (fillfactor = 80);
 CREATE UNIQUE INDEX runs_one_active ON runs (session_id) WHERE state IN ('queued', 'running', 'waiting');
 CREATE UNIQUE INDEX runs_page ON runs (session_id, id);
 CREATE INDEX runs_pending ON runs (session_id) WHERE state = 'pending';
 CREATE INDEX runs_running ON runs (workspace_id) WHERE state = 'running';
-CREATE INDEX runs_waits_for_model ON runs (waits_for_model, id) WHERE waits_for_model IS NOT NULL;
+CREATE INDEX runs_waits_for_models ON runs (id) WHERE waits_for_models IS NOT NULL;
 CREATE INDEX runs_parked ON runs (workspace_id, id) WHERE parked;
 CREATE INDEX runs_of_agent ON runs (agent_id, id) WHERE agent_id IS NOT NULL;
 

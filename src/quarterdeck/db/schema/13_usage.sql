@@ -1,4 +1,4 @@
--- What each run used on each day (UTC). Written with every step.
+-- What each run used of each model on each day (UTC). Written with every step.
 CREATE TABLE run_usage (
     workspace_id uuid NOT NULL,
     day date NOT NULL,
@@ -12,7 +12,7 @@ CREATE TABLE run_usage (
     cache_write_tokens bigint NOT NULL DEFAULT 0,
     output_tokens bigint NOT NULL,
     cost_usd numeric,
-    PRIMARY KEY (workspace_id, day, run_id)
+    PRIMARY KEY (workspace_id, day, run_id, model)
 );
 
 -- The sum of run_usage for each workspace and day, for the daily limit, which is read before every step. In 16 rows by the

@@ -43,14 +43,49 @@ CREATE TABLE workspace_turns (
     last_turn_at timestamptz NOT NULL
 );
 
--- Models whose provider refuses requests for the moment. All workers leave them alone until the pause is over; then one run
--- tries whether requests are answered again: functions/model_pauses.sql.
+-- Models that are not available for the moment. All workers leave them alone until the pause is over; then one run tries
+-- whether requests are answered again: functions/model_pauses.sql.
 CREATE TABLE model_pauses (
     model text PRIMARY KEY,
     until timestamptz NOT NULL,
     -- How often in a row a request was refused when the pause was over.
     refusals integer NOT NULL DEFAULT 1,
     reason text NOT NULL,
+    -- The provider takes no more requests. Otherwise it failed in another way, and only runs with other models leave it
+    -- alone.
+    refused boolean NOT NULL,
     -- The run that tries it. NULL: none does.
     probe_run_id uuid
+);
+
+-- Requests to models with a limit of the operator: those under way, and those whose runs wait for room:
+-- functions/model_limits.sql.
+CREATE TABLE model_requests (
+    run_id uuid PRIMARY KEY REFERENCES runs ON DELETE CASCADE,
+    workspace_id uuid NOT NULL,
+    provider text NOT NULL,
+    model text NOT NULL,
+    -- Estimated.
+    tokens bigint NOT NULL,
+    -- NULL: it waits.
+    begun_at timestamptz,
+    -- The attempt that makes it. NULL: it waits, or its run was let go and has not begun yet.
+    attempt integer
+);
+CREATE INDEX model_requests_waiting ON model_requests (provider, workspace_id, run_id) WHERE begun_at IS NULL;
+CREATE INDEX model_requests_begun ON model_requests (provider) WHERE begun_at IS NOT NULL;
+
+-- The tokens that requests to a provider or model with a limit have used. They decrease by the limit in a minute.
+CREATE TABLE model_limits (
+    name text PRIMARY KEY,
+    used_tokens double precision NOT NULL,
+    counted_at timestamptz NOT NULL
+);
+
+-- When a run of a workspace that waited for a limit of the provider was last let go.
+CREATE TABLE model_turns (
+    provider text NOT NULL,
+    workspace_id uuid NOT NULL,
+    last_turn_at timestamptz NOT NULL,
+    PRIMARY KEY (provider, workspace_id)
 );
