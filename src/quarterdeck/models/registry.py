@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from quarterdeck.core.settings import ModelSettings
 from quarterdeck.models.catalog import ANTHROPIC, OPENAI, OPENAI_CHAT, ModelCatalog
 from quarterdeck.models.demo import DEMO, DemoModel
-from quarterdeck.models.model import NO_OPTIONS, Model, ModelOptions
+from quarterdeck.models.demo_batches import DemoBatches
+from quarterdeck.models.model import NO_OPTIONS, Batches, Model, ModelOptions
 
 if TYPE_CHECKING:
     from quarterdeck.models.providers import ProviderConnection, ProviderModel
@@ -42,6 +43,16 @@ class ModelRegistry:
                 del self._models[next(iter(self._models))]
             self._models[full_name] = model
         return self._models[full_name].configured(options, self._settings.cache, conversation)
+
+    def batches(self, model: Model) -> Batches | None:
+        """The batch interface of a model of this registry. None: its provider has none."""
+        if isinstance(model, DemoModel):
+            return DemoBatches(model)
+        if model.name.partition(":")[0] not in self._catalog.batch_providers():
+            return None
+        from quarterdeck.models.provider_batches import batches_of
+
+        return batches_of(model)
 
     async def close(self) -> None:
         """Close the HTTP connections. No step may be in progress."""
@@ -77,7 +88,6 @@ class ModelRegistry:
         if provider in (OPENAI, OPENAI_CHAT):
             settings = self._settings
             api_key, base_url = self._catalog.api_key(provider), settings.openai_base_url
-            chosen = settings.openai_api or ("responses" if base_url is None else "chat")
-            is_chat = provider == OPENAI_CHAT or chosen == "chat"
+            is_chat = provider == OPENAI_CHAT or self._catalog.openai_api == "chat"
             return connections.connect_openai(api_key, base_url, chat=is_chat, store=settings.openai_store)
         return connections.connect_by_name(provider, self._catalog.secrets(provider))

@@ -21,11 +21,12 @@ from quarterdeck.events.log import announce_events, announcing
 from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.models.model import Step
 from quarterdeck.runs import action_records as actions
+from quarterdeck.runs import batch_store
 from quarterdeck.runs import lifecycle_store as store
 from quarterdeck.runs import store as run_store
 from quarterdeck.runs.action_model import NewAction
 from quarterdeck.runs.lifecycle_store import BeginVerdict, FoundRun, RunKey, StoppingLimit
-from quarterdeck.runs.model import ENTRY_BYTES, Entry, Input, RunEnded, RunSetup, RunState, Superseded
+from quarterdeck.runs.model import ENTRY_BYTES, Entry, Input, Priority, RunEnded, RunSetup, RunState, Superseded
 from quarterdeck.webhooks import service as webhooks
 from quarterdeck.webhooks.model import WebhookEvent
 
@@ -46,6 +47,7 @@ class Lease(RunKey, frozen=True):
     # Age of the run when this attempt began, without the time that it waited.
     seconds: float
     setup: RunSetup
+    priority: Priority = Priority.NORMAL
     # Bytes of the inputs that the attempt took when it began, as counted by `taken_bytes`.
     input_bytes: int = 0
     # The limit that was reached when the attempt began. Only for runs that had stored no step.
@@ -89,7 +91,8 @@ async def begin(
     run = RunKey(run_id, found.session_id, found.workspace_id, begun.attempt)
     if begun.verdict is BeginVerdict.BEGUN:
         limit = None if begun.reached is None else StoppingLimit(begun.reached, begun.limit_stopped)
-        return Lease(*run.columns, begun.steps, begun.tokens, begun.seconds, setup, begun.input_bytes or 0, limit)
+        begun_with = (setup, found.priority, begun.input_bytes or 0, limit)
+        return Lease(*run.columns, begun.steps, begun.tokens, begun.seconds, *begun_with)
     reason = f"Its worker ended {begun.barren_attempts} times in a row before a step was stored."
     if begun.verdict is BeginVerdict.OVERDUE:
         # Before inputs are taken: those that wait start the next run.
@@ -255,6 +258,7 @@ async def _after_cancellation(connection: Connection, run_id: UUID, workspace_id
     # Before the commit, which is the caller's: if that fails, the run is counted too often.
     metrics.run_ended(RunState.CANCELLED)
     await store.cancel_jobs(connection, run_id)
+    await batch_store.leave(connection, run_id)
     await _notify_webhooks(connection, workspace_id, run_id, WebhookEvent.RUN_CANCELLED)
 
 
@@ -279,6 +283,7 @@ async def _fail(connection: Connection, run: RunKey, state: str, reason: str, re
     run_id, session_id, workspace_id = run.run_id, run.session_id, run.workspace_id
     await events.lock_session(connection, session_id)
     last_input, consumed_through = await store.fail(connection, run, state, reason)
+    await batch_store.leave(connection, run_id)
     if refused:
         await store.leave_out_refused(connection, session_id, run_id)
     next_run_id = new_id() if last_input > consumed_through else None

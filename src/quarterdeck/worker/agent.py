@@ -26,12 +26,23 @@ from quarterdeck.models.context import (
     summary_request,
 )
 from quarterdeck.models.demo import DEMO
-from quarterdeck.models.model import ContextExceeded, Model, ModelFailure, OnRetry, OnText, Step, StepRequest, Turn
+from quarterdeck.models.model import (
+    Batches,
+    ContextExceeded,
+    Model,
+    ModelFailure,
+    OnRetry,
+    OnText,
+    Step,
+    StepRequest,
+    Turn,
+)
 from quarterdeck.models.output_schema import OutputSchema, SchemaChecks, output_instructions
 from quarterdeck.models.registry import ModelRegistry
 from quarterdeck.models.retry import step_with_retries
 from quarterdeck.runs import calls
 from quarterdeck.runs.lifecycle import Lease
+from quarterdeck.runs.model import Priority
 from quarterdeck.sandbox.adapter import SANDBOX_FOLDER
 from quarterdeck.sandbox.run_folders import RunSandbox, folder_names
 from quarterdeck.sandbox.scan import RESERVED
@@ -73,8 +84,13 @@ class Agent:
         attachments: AttachmentLoader,
         images: ResultImages,
         output: OutputSchema | None,
+        priority: Priority,
+        batches: Batches | None,
     ) -> None:
+        """`batches`: None if its provider has none."""
         self._model = model
+        self.batches = batches if priority is Priority.BATCH else None
+        self._ignores_priority = priority is Priority.BATCH and batches is None
         self.model_name = model.name
         self._output = output
         self._attachments = attachments
@@ -113,14 +129,23 @@ class Agent:
     async def step(self, turns: Sequence[Turn], left_out: int, on_text: OnText, on_retry: OnRetry) -> Step:
         """`left_out`: the number of older turns that are not in `turns`. Raises ContextExceeded if the model rejects
         the conversation as too long: see `shorten`."""
+        request = await self.request(turns, left_out)
+        return self._noted(await step_with_retries(self._model, request, on_text, on_retry, self._settings))
+
+    async def decoded(self, batches: Batches, body: str, turns: Sequence[Turn], left_out: int) -> Step:
+        """The answer of a batch to the request for these turns."""
+        return self._noted(await batches.decode(body, await self.request(turns, left_out)))
+
+    async def request(self, turns: Sequence[Turn], left_out: int) -> StepRequest:
         kept, dropped = await asyncio.to_thread(self._fit, turns)
         self._trimmed = (left_out + dropped, sum(turn.is_cut for turn in kept))
         kept = with_contents(kept, await self._attachments.load(wanted(kept)))
         schema = None if self._output is None else self._output.schema
-        request = StepRequest(self._instructions, kept, self.tools.specs, schema)
-        step = await step_with_retries(self._model, request, on_text, on_retry, self._settings)
+        return StepRequest(self._instructions, kept, self.tools.specs, schema)
+
+    def _noted(self, step: Step) -> Step:
         if self._ignored_settings is None:
-            self._ignored_settings = step.ignored_settings
+            self._ignored_settings = (*step.ignored_settings, *(["priority"] if self._ignores_priority else []))
         return step
 
     def shorten(self, fault: ContextExceeded) -> None:
@@ -248,6 +273,8 @@ class AgentLoader:
             AttachmentLoader(self._database, self._blobs),
             ResultImages(self._database, self._blobs, lease.workspace_id),
             None if schema is None else OutputSchema(self.schemas, lease.workspace_id, schema),
+            lease.priority,
+            self._models.batches(model),
         )
 
     def _toolbox(self, lease: Lease, skills: list[RunSkill], others: list[Tool], of_servers: list[Tool]) -> Toolbox:

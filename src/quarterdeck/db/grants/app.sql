@@ -38,8 +38,8 @@ GRANT SELECT, INSERT, UPDATE (deleted_at), DELETE ON app.deleted_sessions TO {ro
 
 -- All columns except for those that say to which session and workspace the run belongs.
 GRANT SELECT, INSERT,
-    UPDATE (state, attempt, barren_attempts, parked, waits_for_model, last_input, consumed_through, inputs_accepted, inputs_consumed,
-            unconsumed_bytes, steps, input_tokens, output_tokens, started_at, finished_at, failure, updated_at,
+    UPDATE (state, attempt, barren_attempts, parked, waits_for_model, waits_for_batch_since, last_input, consumed_through,
+            inputs_accepted, inputs_consumed, unconsumed_bytes, steps, input_tokens, output_tokens, started_at, finished_at, failure, updated_at,
             unanswered_left_out, waiting_since, waited_seconds, setup, model, cached_tokens, cache_write_tokens, cost_usd,
             max_cost_usd, max_tokens, agent_id, agent_version, mcp_tools), DELETE
     ON app.runs TO {role};
@@ -54,6 +54,9 @@ GRANT SELECT, INSERT, UPDATE (last_turn_at) ON app.workspace_turns TO {role};
 GRANT SELECT, INSERT, UPDATE (taken, worker_id, cancelled, leaving, ask_at), DELETE ON app.run_jobs TO {role};
 GRANT SELECT, INSERT (id), UPDATE (last_heartbeat), DELETE ON app.workers TO {role};
 GRANT SELECT, INSERT, UPDATE (until, refusals, reason, probe_run_id), DELETE ON app.model_pauses TO {role};
+GRANT SELECT, INSERT, UPDATE (handle, cancelled, look_at), DELETE ON app.model_batches TO {role};
+GRANT SELECT, INSERT, UPDATE (step, model, batch_group, body, batch_id, result, failure, created_at), DELETE
+    ON app.batch_requests TO {role};
 
 GRANT SELECT, INSERT, UPDATE (name, latest_version, default_version, revision, archived_at), DELETE ON app.skills
     TO {role};
@@ -103,5 +106,5 @@ GRANT EXECUTE ON FUNCTION app.session_lock, app.credential_lock, app.receipt_loc
     app.last_starting_input, app.first_bytes,
     app.unpark_next_run, app.begin_attempt, app.title_of, app.give_title, app.finish_run,
     app.record_step, app.next_run_jobs, app.cancel_run_jobs, app.synchronize_worker, app.pause_model, app.resume_model,
-    app.release_waiting_runs
+    app.release_waiting_runs, app.add_usage, app.batches_lock, app.model_without_batches, app.take_model_batches
     TO {role};
