@@ -240,6 +240,14 @@ WHERE c.grantee = 'quarterdeck_app' AND c.table_schema = 'app' AND NOT EXISTS (
 ORDER BY 1, 2, 3
 """
 _USED_ELSEWHERE = [
+    # pause_model(), resume_model() and release_waiting_runs() use them.
+    "DELETE ON app.model_pauses",
+    "INSERT ON app.model_pauses",
+    "SELECT ON app.model_pauses",
+    "UPDATE (probe_run_id) ON app.model_pauses",
+    "UPDATE (reason) ON app.model_pauses",
+    "UPDATE (refusals) ON app.model_pauses",
+    "UPDATE (until) ON app.model_pauses",
     # ask_runs_to_leave(), cancel_run_jobs() and synchronize_worker() use them.
     "UPDATE (ask_at) ON app.run_jobs",
     "UPDATE (cancelled) ON app.run_jobs",
@@ -249,6 +257,7 @@ _USED_ELSEWHERE = [
     # expire_log() uses it.
     "DELETE ON app.runs",
     # expire_log() uses them.
+    "UPDATE (expired_cache_write_tokens) ON app.sessions",
     "UPDATE (expired_cached_tokens) ON app.sessions",
     "UPDATE (expired_cost_usd) ON app.sessions",
     "UPDATE (expired_input_tokens) ON app.sessions",

@@ -52,8 +52,8 @@ _RUNS = Records(
         CASE WHEN r.state = 'waiting'
              THEN ARRAY(SELECT a.id FROM actions a WHERE a.run_id = r.id AND a.state = 'open' ORDER BY a.id)
              ELSE '{}' END AS waiting_for,
-        r.waited_seconds + greatest(extract(epoch FROM clock_timestamp() - r.waiting_since)::float8, 0)
-            AS waited_seconds""",
+        r.waited_seconds + greatest(extract(epoch FROM clock_timestamp()
+                - coalesce(r.waiting_since, r.waits_for_batch_since))::float8, 0) AS waited_seconds""",
 )
 get, page = _RUNS.get, _RUNS.page
 
