@@ -53,7 +53,7 @@ def session_of(workspace: Workspace, session: Workspace) -> SessionBody:
         effective_model="demo",
         settings=NO_OPTIONS,
         instructions=None,
-        usage=Usage(0, 0, 0, None),
+        usage=Usage(0, 0, 0, 0, None),
         tool_policy={},
         client_tools=[],
         limits=Limits(),
