@@ -1,11 +1,13 @@
 """Inputs with the priority `batch`: what is stored and refused. How they are answered: tests/fault/test_batches.py."""
 
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.contract.agent_requests import new_agent
+from tests.workers import check_log, ended, log_of, working
 from tests.world import World, error_of
 
 
@@ -83,3 +85,16 @@ async def test_a_receipt_comes_before_the_check_of_the_model(world: World, deliv
 async def test_another_priority_is_400(world: World, priority: object) -> None:
     answer = await send(world, await world.new_session(), priority=priority)
     assert error_of(answer) == (400, "invalid_request")
+
+
+async def test_the_demo_model_answers_by_batches(world: World, tmp_path: Path) -> None:
+    session_id = await world.new_session()
+    run_id = (await send(world, session_id, priority="batch")).json()["run_id"]
+    quick = {"MODEL_BATCH_COLLECT_SECONDS": 0.1, "MODEL_BATCH_POLL_SECONDS": 0.1}
+    with working(world.database_url, tmp_path, **quick):
+        run = await ended(world, run_id)
+    assert (run["state"], run["steps"], run["waits_for_batch_since"]) == ("succeeded", 2, None)
+    entries = await log_of(world, session_id)
+    reasons = [entry["data"]["reason"] for entry in entries if entry["type"] == "run.requeued"]
+    assert reasons == ["Waiting for a batch of demo."] * 2
+    check_log(entries)

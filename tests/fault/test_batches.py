@@ -20,6 +20,9 @@ from tests.fault.stand_in import Brake
 from tests.workers import check_log, ended, eventually, log_of, take_for_dead, working
 from tests.world import PATIENT, Server, World, clone_database, drop_database, serving
 
+# A worker imports the libraries of the providers, which takes seconds of processor time.
+pytestmark = pytest.mark.long
+
 OPENAI, ANTHROPIC = "openai:gpt-5", "anthropic:claude-sonnet-4-5"
 both = pytest.mark.parametrize("model", [OPENAI, ANTHROPIC], ids=["openai", "anthropic"])
 
@@ -323,13 +326,6 @@ async def test_a_job_that_a_lost_worker_left_changes_nothing(
         provider.status = "completed"
         await succeeded(world, run_id)
     assert len(provider.batches) == 2
-
-
-async def test_the_demo_model_answers_by_batches_too(world: World, provider: BatchProvider, tmp_path: Path) -> None:
-    with working(world.database_url, tmp_path, **provider.settings):
-        run = await succeeded(world, await start(world, "demo"))
-    assert run["steps"] == 2
-    assert await reasons(world, run["session_id"]) == ["Waiting for a batch of demo."] * 2
 
 
 async def test_a_model_that_has_no_batches_any_longer_is_asked_at_once(
