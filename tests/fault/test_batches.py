@@ -291,23 +291,31 @@ async def test_a_worker_that_stops_stores_what_it_creates(
 async def test_a_worker_that_wakes_up_too_late_cancels_what_it_created(
     world: World, provider: BatchProvider, tmp_path: Path
 ) -> None:
+    provider.status = "in_progress"
     stop = provider.hold("create")
     with working(world.database_url, tmp_path, **provider.settings) as first:
-        run_id = await start(world, OPENAI)
+        run_id = await start(world, ANTHROPIC)
         await stop.is_reached()
         first.signal(signal.SIGSTOP)
         await world.execute("UPDATE model_batches SET look_at = now()")
         with working(world.database_url, tmp_path, **provider.settings):
             await take_for_dead(world)
+
+            async def created_again() -> bool:
+                return len(await world.fetch("SELECT FROM model_batches WHERE handle IS NOT NULL")) == 1
+
+            await eventually(created_again)
+            first.signal(signal.SIGCONT)
+            stop.opened.set()
+
+            async def cancelled() -> bool:
+                return provider.calls["cancel"] == 1
+
+            await eventually(cancelled)
+            provider.status = "completed"
             run = await succeeded(world, run_id)
-        first.signal(signal.SIGCONT)
-        stop.opened.set()
-
-        async def cancelled() -> bool:
-            return provider.calls["cancel"] == 1
-
-        await eventually(cancelled)
-    assert (run["steps"], len(provider.batches)) == (2, 3)
+    assert [batch.status for batch in provider.batches.values()] == ["cancelled", "completed", "completed"]
+    assert run["steps"] == 2
 
 
 async def test_a_job_that_a_lost_worker_left_changes_nothing(
