@@ -185,6 +185,25 @@ async def test_a_cancelled_run(world: World, provider: BatchProvider, tmp_path: 
     assert len(counted) == shared
 
 
+async def test_a_deleted_session_cancels_its_batch(world: World, provider: BatchProvider, tmp_path: Path) -> None:
+    provider.status = "in_progress"
+    with working(world.database_url, tmp_path, **provider.settings):
+        session_id = await new_session(world, ANTHROPIC)
+        await waiting(world, await submit(world, session_id))
+
+        async def created() -> bool:
+            return bool(await world.fetch("SELECT FROM model_batches WHERE handle IS NOT NULL"))
+
+        await eventually(created)
+        assert (await world.delete(f"/v1/sessions/{session_id}")).status_code == 204
+
+        async def over() -> bool:
+            return not await world.fetch("SELECT FROM batch_requests UNION ALL SELECT FROM model_batches")
+
+        await eventually(over)
+    assert provider.calls["cancel"] == 1
+
+
 @both
 @pytest.mark.parametrize("why", ["expired", "errored"])
 async def test_a_request_without_an_answer_is_asked_at_once(
