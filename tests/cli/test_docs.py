@@ -92,6 +92,8 @@ async def test_pages_about_runs_and_files_run_from_top_to_bottom(tmp_path: Path)
             await eventually(partial(has_ended, client, attached["run_id"]))
             usage, workspace = map(json.loads, at.run(texts_of(blocks_of("docs/use/usage.md", "sh"))))
             (kept,) = at.run(texts_of(blocks_of("docs/run/retention.md", "sh")))
+            (sent,) = at.run(texts_of(blocks_of("docs/use/batches.md", "sh")))
+            assert (await client.get_run(sent.split()[-1])).priority == "batch"
     assert (uploaded["media_type"], listed["items"], attached["outcome"]) == ("text/csv", [], "new_run")
     assert submitted["outcome"] == "new_run"
     assert (waiting["state"], waiting["tool"], waiting["run_id"]) == ("open", "add_note", submitted["run_id"])

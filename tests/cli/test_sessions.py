@@ -132,6 +132,16 @@ async def test_send_prints_outcome_and_run(tmp_path: Path, server: Server, world
     assert "No runs since the fork." in shown.stderr
 
 
+async def test_send_a_batch(tmp_path: Path, server: Server, world: World) -> None:
+    person = nearby(tmp_path, server, world)
+    session_id = await world.new_session()
+    _, run_id = person.done("send", session_id, "Sort them.", "--batch").split()
+    assert re.search(r"priority +batch", person.done("runs", "show", run_id))
+    await world.execute("UPDATE runs SET waits_for_batch_since = now() WHERE id = %s", run_id)
+    for shown in (person.done("runs", "show", run_id), person.done("sessions", "show", session_id)):
+        assert "the answer of a batch" in shown
+
+
 async def test_send_waits_for_the_answer(tmp_path: Path, database_url: str) -> None:
     with serving(database_url, tmp_path) as server, working(database_url, tmp_path):
         async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:

@@ -90,6 +90,20 @@ async def test_input_is_accepted_once_if_the_response_is_lost(console: ConsolePa
     assert accepted(await log_of(world, session_id)) == ["only once", "and then this"]
 
 
+async def test_a_run_by_batches(console: ConsolePage, world: World) -> None:
+    session_id = await world.new_session()
+    await console.sign_in(world.key, f"/sessions/{session_id}")
+    page = console.page
+    await page.get_by_label("Batch").check()
+    await page.get_by_label("Message").fill("Sort them.")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_text("Waiting for a batch")).to_be_visible()
+    # Only the input that starts a run has a priority.
+    await expect(page.get_by_label("Batch")).to_be_hidden()
+    log = await log_of(world, session_id)
+    assert [entry["data"].get("priority") for entry in log if entry["type"] == "input.accepted"] == ["batch"]
+
+
 async def test_inputs_are_sent_after_leaving_the_page(console: ConsolePage, world: World) -> None:
     page = console.page
     session_id = await world.new_session()

@@ -118,6 +118,17 @@ async def test_what_pydantic_ai_cannot_send_is_not_taken(monkeypatch: pytest.Mon
     await models.close()
 
 
+@pytest.mark.parametrize("model", ["openai:gpt-5", "openai:gpt-3.5-turbo", "anthropic:claude-sonnet-4-5"])
+def test_batches_cost_half(model: str) -> None:
+    """Also of a model without a listed price for batches."""
+    usage = RequestUsage(input_tokens=1000, output_tokens=100)
+    cost = cost_usd(model, usage)
+    assert cost is not None
+    assert cost > 0
+    assert cost_usd(model, usage, by_batch=True) == cost / 2
+    assert cost_usd("gpu:unknown", usage, by_batch=True) is None
+
+
 def test_contradictory_usage_has_no_cost() -> None:
     """Some compatible servers report more cached tokens than tokens."""
     assert cost_usd("openai:gpt-4o", RequestUsage(input_tokens=1, cache_read_tokens=5, output_tokens=1)) is None

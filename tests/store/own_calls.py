@@ -34,13 +34,15 @@ from quarterdeck.events import store as events
 from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.files import store as files
 from quarterdeck.files.model import Upload
-from quarterdeck.models.model import AssistantTurn, Step
+from quarterdeck.models.model import AssistantTurn, EncodedRequest, Step
 from quarterdeck.runs import action_store as actions
+from quarterdeck.runs import batch_store as batches
 from quarterdeck.runs import lifecycle_store as lifecycle
 from quarterdeck.runs import model_pause_store as model_pauses
 from quarterdeck.runs import store as creation
 from quarterdeck.runs.action_model import ActionData, ActionKind, NewAction
-from quarterdeck.runs.model import Delivery, Input, InputEvent, RunState
+from quarterdeck.runs.batch_store import StoredAnswer, TakenBatch
+from quarterdeck.runs.model import BatchModels, Delivery, Input, InputEvent, RunState
 from quarterdeck.runs.store import StoredInputEvent
 from quarterdeck.server.metrics_store import Counts, read_counts, read_figures
 from quarterdeck.session_files import store as session_files
@@ -79,6 +81,7 @@ def with_own_ids() -> Iterator[StoreCall]:
     yield from _own_rows()
     yield from _own_runs()
     yield from _own_actions()
+    yield from _own_batches()
     yield from _own_forks()
     yield from _own_files()
     yield from _own_deliveries()
@@ -200,6 +203,32 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: creation.end_of_run(c, a.session, StoredInputEvent("input.consumed", 1, a.run, 1))
 
 
+def _taken(a: Workspace) -> TakenBatch:
+    return TakenBatch(a.batch, a.name, None, False, datetime.now(UTC), 0)
+
+
+def _own_batches() -> Iterator[StoreCall]:
+    step = Step(AssistantTurn("", []), input_tokens=1, output_tokens=1)
+    yield lambda c, a, b: lifecycle.wait_for_batch(c, _key(a))
+    yield lambda c, a, b: creation.model_without_batches(c, a.session, BatchModels("demo", []))
+    yield lambda c, a, b: batches.ask(c, a.run, 1, "x", EncodedRequest("x", "x", "{}"))
+    yield lambda c, a, b: batches.answer(c, a.run, 1)
+    yield lambda c, a, b: batches.open_requests(c, a.batch)
+    yield lambda c, a, b: batches.look_again(c, _taken(a), 1, False)
+    yield _create_batch
+    yield lambda c, a, b: batches.end(c, _taken(a))
+    yield lambda c, a, b: batches.set_answer(c, a.batch, a.run, StoredAnswer("{}", None))
+    yield lambda c, a, b: batches.release(c, _taken(a), a.run)
+    yield lambda c, a, b: batches.forget(c, a.batch, a.run)
+    yield lambda c, a, b: batches.add_usage(c, a.run, "x", step)
+    yield lambda c, a, b: batches.leave(c, a.run)
+
+
+async def _create_batch(c: RecordingConnection, a: Workspace, _: Workspace) -> None:
+    [taken] = [batch for batch in await batches.take(c, 0, 9, 9, 60, 9) if batch.id == a.batch]
+    assert await batches.created(c, taken, {"id": "x"}, 1)
+
+
 def _own_actions() -> Iterator[StoreCall]:
     new = NewAction(kind=ActionKind.APPROVAL, reason="x", step=1, call_id="x", tool="x", arguments={})
     caller = Caller("api_key", ALPHA.key, "x", ALPHA.user, None)
@@ -315,6 +344,7 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield from _models()
     yield lambda c, a, b: closes(actions.expire(c, 9), a.action)
     yield lambda c, a, b: closes(actions.release(c, 9), a.action)
+    yield lambda c, a, b: batches.take(c, 0, 9, 9, 60, 9)
     yield _free_slots
     yield _next_turn
     yield lambda c, a, b: returns(creation.leaving(c, True), [])

@@ -188,20 +188,23 @@ def test_submit_inputs_runs_every_statement(
                    decode(repeat('03', 32), 'hex') AS h3,
                    %(s)s::uuid AS s, %(n)s::uuid AS n, %(w)s::uuid AS w, %(r)s::uuid AS r,
                    jsonb_build_object('file_ids', ARRAY[%(f)s], 'all_files_bytes', 9, 'files', 9) AS known,
-                   jsonb_build_object('file_ids', ARRAY[%(n)s]) AS unknown
+                   jsonb_build_object('file_ids', ARRAY[%(n)s]) AS unknown,
+                   '{"default": "demo", "providers": ["demo"]}'::jsonb AS batches,
+                   '{"default": "demo", "providers": []}'::jsonb AS no_batches
         )
         SELECT verdict FROM given, LATERAL submit_inputs(
-            ARRAY[h1, h1, h1, h1, h2, h3, h1, h1, h1],
-            ARRAY[s, s, s, s, s, s, n, s, s], ARRAY[w, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL],
-            ARRAY['a', 'b', 'b', 'c', 'd', 'e', 'f', 'g', 'h'], ARRAY[n, n, n, n, n, n, n, n, n],
-            ARRAY[r, n, n, n, n, n, n, n, n], ARRAY[NULL, 'k', 'k', 'k', NULL, NULL, NULL, NULL, NULL],
-            ARRAY[h1, h1, h1, h2, h1, h1, h1, h1, h1],
-            true, 100, 10000, ARRAY[NULL, NULL, NULL, NULL, NULL, NULL, NULL, known, unknown], NULL)
+            ARRAY[h1, h1, h1, h1, h2, h3, h1, h1, h1, h1],
+            ARRAY[s, s, s, s, s, s, n, s, s, s], ARRAY[w, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL],
+            ARRAY['a', 'b', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i'], ARRAY[n, n, n, n, n, n, n, n, n, n],
+            ARRAY[r, n, n, n, n, n, n, n, n, n], ARRAY[NULL, 'k', 'k', 'k', NULL, NULL, NULL, NULL, NULL, NULL],
+            ARRAY[h1, h1, h1, h2, h1, h1, h1, h1, h1, h1],
+            true, 100, 10000, ARRAY[NULL, NULL, NULL, NULL, NULL, NULL, NULL, known, unknown, NULL], NULL,
+            ARRAY[batches, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, no_batches])
         """,
         ids,
     )
     expected = ["accepted", "accepted", "replayed", "conflict", "accepted", "unauthorized", "not_found"]
-    expected += ["accepted", "unknown_file"]
+    expected += ["accepted", "unknown_file", "no_batches"]
     assert [verdict for (verdict,) in verdicts.fetchall()] == expected
 
 
@@ -213,6 +216,10 @@ def test_attempts_run_every_statement(connection: Connection) -> None:
     ).fetchall()
     begin = "SELECT verdict FROM begin_attempt(%s, 1, 5, 60, NULL, 1000, 32, '{}', '{}', NULL, NULL, 1)"
     assert connection.execute(begin, (run_id,)).fetchone() == ("begun",)
+    collected = "INSERT INTO batch_requests (run_id, step, model, batch_group, body) VALUES (%s, 1, 'demo', '', '{}')"
+    connection.execute(collected, (run_id,))
+    take = "SELECT model FROM take_model_batches(0, 10, 1000, 60, 10)"
+    assert connection.execute(take).fetchall() == [("demo",)]
     record = """
     SELECT record_step(%s, %s, %s, 1, 'demo', 1, 1, 1, 1, 1, '[{"type": "message", "data": {"text": "x"}}]', %s)
     """

@@ -48,6 +48,7 @@ class Workspace(Struct, frozen=True):
     file: UUID
     agent: UUID
     agent_version: UUID
+    batch: UUID
 
     @property
     def key_hash(self) -> bytes:
@@ -117,7 +118,8 @@ INSERT INTO run_usage (workspace_id, day, run_id, session_id, api_key_id, model,
                        output_tokens, cost_usd)
 SELECT %(workspace)s, (now() AT TIME ZONE 'UTC')::date - past, %(run)s, %(session)s, %(key)s, %(name)s, 2, 1, 1, 0.5
 FROM generate_series(0, 1) AS past;
-INSERT INTO daily_usage SELECT workspace_id, day, 0, input_tokens, cached_tokens, output_tokens, cost_usd
+INSERT INTO daily_usage (workspace_id, day, shard, input_tokens, cached_tokens, output_tokens, cost_usd)
+SELECT workspace_id, day, 0, input_tokens, cached_tokens, output_tokens, cost_usd
 FROM run_usage WHERE workspace_id = %(workspace)s;
 INSERT INTO model_pauses (model, until, reason, refused)
 VALUES (%(name)s, now() + interval '1 hour', %(name)s, true);
@@ -166,6 +168,9 @@ INSERT INTO receipts (scope_id, operation, key, fingerprint, body) VALUES
 INSERT INTO audit_events (id, workspace_id, action, object_type, object_id, user_id, api_key_id, detail)
 VALUES (%(audit_event)s, %(workspace)s, 'create_session', 'session', %(session)s, %(user)s, %(key)s, '{}');
 INSERT INTO workspace_turns (workspace_id, last_turn_at) VALUES (%(workspace)s, now() + %(due_in)s::interval);
+INSERT INTO model_batches (id, model, look_at) VALUES (%(batch)s, %(name)s, now() + %(due_in)s::interval);
+INSERT INTO batch_requests (run_id, step, model, batch_group, body, batch_id)
+VALUES (%(run)s, 1, %(name)s, %(name)s, %(name)s, %(batch)s);
 SELECT enqueue_run(%(session)s, %(run)s)
 """
 

@@ -122,7 +122,7 @@ async def test_models_are_kept_but_not_all_of_them() -> None:
         """What all conversations with this model share."""
         model = await models.resolve(name)
         assert isinstance(model, ProviderModel)
-        return model._model
+        return model.library_model
 
     first = await kept("openai:first")
     assert await kept("openai:first") is first

@@ -12,7 +12,7 @@ from quarterdeck.cli.commands import command
 from quarterdeck.cli.options import Limit, RunId, SessionId, SessionOfRun, argument
 from quarterdeck.cli.output import Page, Result, cost_text, count_text, note, print_facts, say
 from quarterdeck.client import Client, Forbidden, NotFound
-from quarterdeck.client.models import CancelledRunBody, RunBody
+from quarterdeck.client.models import CancelledRunBody, Priority, RunBody
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -57,6 +57,7 @@ def _facts(client: Client, run: RunBody) -> list[tuple[str, object]]:
         ("run", run.id),
         ("session", run.session_id),
         ("state", run.state),
+        ("priority", run.priority if run.priority is Priority.BATCH else None),
         ("waiting for", waiting_text(client, [run]) or run.waits_for_model),
         ("model", run.model),
         ("answered by", "\n".join(run.answered_by) if run.answered_by != [run.model] else None),
@@ -89,7 +90,7 @@ def row(run: RunBody) -> list[object]:
 
 def waiting_text(client: Client, runs: Sequence[RunBody]) -> str | None:
     """What the runs wait for, and how to answer. None: no run waits."""
-    lines = []
+    lines = ["the answer of a batch" for run in runs if run.waits_for_batch_since is not None]
     waiting = [action_id for run in runs for action_id in run.waiting_for]
     for action_id in waiting[:_MAX_ACTIONS_SHOWN]:
         try:

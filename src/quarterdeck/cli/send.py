@@ -16,7 +16,7 @@ from quarterdeck.cli.files import checked_file
 from quarterdeck.cli.options import SessionId, argument, choice, file_name, flag, option, read_input
 from quarterdeck.cli.output import Result, note, progress_bar
 from quarterdeck.client import ApiError, Client, Event, QuarterdeckError
-from quarterdeck.client.models import Delivery, EventType, RunState, SubmitKindBody
+from quarterdeck.client.models import Delivery, EventType, Priority, RunState, SubmitKindBody
 from quarterdeck.client.requests import Id
 from quarterdeck.client.tool_calls import RUN_ENDS
 from quarterdeck.core.ids import parse_id
@@ -36,6 +36,7 @@ def send(
             values=Delivery,
         ),
     ] = "steer",
+    batch: Annotated[bool, flag("--batch", "Start a run that may take hours and costs half.")] = False,
     attach: Annotated[
         list[str] | None, option("FILE", "File, or ID of an uploaded file. Can be repeated.", parser=file_name)
     ] = None,
@@ -48,7 +49,11 @@ def send(
     found_id = find.session_id(client, session_id)
     with uploaded(client, attach or []) as attachments:
         sent = client.submit_input(
-            found_id, text=content, delivery=Delivery(delivery), attachments=attachments or UNSET
+            found_id,
+            text=content,
+            delivery=Delivery(delivery),
+            attachments=attachments or UNSET,
+            priority=Priority.BATCH if batch else UNSET,
         )
     return _wait(client, found_id, sent) if wait else Result(sent, f"{sent.outcome} {sent.run_id}")
 

@@ -16,12 +16,13 @@ from quarterdeck.client.transfers import Progress, Sink, Source
 class AsyncMethods(AsyncConnection):
     async def submit_input(
         self, session_id: Id, *, text: str, delivery: models.Delivery | UnsetType = UNSET,
-        attachments: list[Id] | UnsetType = UNSET, **options: Unpack[IdempotentOptions]
+        attachments: list[Id] | UnsetType = UNSET, priority: models.Priority | UnsetType = UNSET,
+        **options: Unpack[IdempotentOptions]
     ) -> models.SubmitKindBody:
         """Submit a user turn to a session."""
         return await self._call(
             operations.SUBMIT_INPUT, session_id, body={"type": "input", "text": text, "delivery": delivery,
-            "attachments": attachments}, **options
+            "attachments": attachments, "priority": priority}, **options
         )
 
     async def list_session_events(

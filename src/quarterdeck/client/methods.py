@@ -16,13 +16,14 @@ from quarterdeck.client.transfers import Progress, Sink, Source
 class Methods(Connection):
     def submit_input(
         self, session_id: Id, *, text: str, delivery: models.Delivery | UnsetType = UNSET,
-        attachments: list[Id] | UnsetType = UNSET, **options: Unpack[IdempotentOptions]
+        attachments: list[Id] | UnsetType = UNSET, priority: models.Priority | UnsetType = UNSET,
+        **options: Unpack[IdempotentOptions]
     ) -> models.SubmitKindBody:
         """Submit a user turn to a session. Starts a run, or steers the active run if there is one, unless `delivery`
         says otherwise. The response says which."""
         return self._call(
             operations.SUBMIT_INPUT, session_id, body={"type": "input", "text": text, "delivery": delivery,
-            "attachments": attachments}, **options
+            "attachments": attachments, "priority": priority}, **options
         )
 
     def list_session_events(

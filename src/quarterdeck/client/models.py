@@ -20,6 +20,11 @@ class Delivery(StrEnum):
     INTERRUPT = "interrupt"
 
 
+class Priority(StrEnum):
+    NORMAL = "normal"
+    BATCH = "batch"
+
+
 class Outcome(StrEnum):
     NEW_RUN = "new_run"
     STEERED = "steered"
@@ -308,6 +313,7 @@ class RunBody(Struct, frozen=True, kw_only=True):
     """The models of its stored steps, in the order of their first answer."""
     agent: UsedAgent | None
     """The version that it uses. null: none, or the run has not started."""
+    priority: Priority
     attempts: int
     """Number of attempts by workers."""
     steps: int
@@ -320,8 +326,10 @@ class RunBody(Struct, frozen=True, kw_only=True):
     waits_for_model: str | None
     """The provider of this model takes no more requests for the moment. The run goes on by itself when they are
     answered again, or when one of its fallback models is available. null: it need not wait for a model."""
+    waits_for_batch_since: datetime | None
+    """Since when it waits for the answer to a request that is part of a batch. null: it does not."""
     waited_seconds: float
-    """How long it has waited for answers to its actions in total."""
+    """How long it has waited for answers to its actions and for batches in total."""
     failure: str | None
     """Why the run failed. null: it did not."""
     created_at: datetime

@@ -92,6 +92,12 @@ class ModelSettings(Struct, frozen=True):
     # Whether providers keep the beginning of a conversation, which every step sends again. `long`: for an hour, where
     # they offer it. Storing it so costs more, reading it does not.
     cache: Literal["off", "standard", "long"] = "standard"
+    # Requests of runs with the priority `batch` that come within this time travel together.
+    batch_collect_seconds: Seconds = 10.0
+    # How often a worker asks the provider whether a batch has ended.
+    batch_poll_seconds: Seconds = 60.0
+    # Then the request is asked in the ordinary way. Providers give a batch 24 hours.
+    batch_max_seconds: Seconds = 25 * 3600.0
     request_retries: Annotated[int, Meta(ge=0)] = 4
     retry_base_seconds: Seconds = 0.5
     retry_max_seconds: Seconds = 30.0

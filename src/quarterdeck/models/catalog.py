@@ -138,6 +138,16 @@ class ModelCatalog:
         names = dict.fromkeys((*self._endpoints, *_CONFIGURED, *KNOWN_PROVIDERS))
         return [DEMO, *(name for name in names if self._missing(name) is None)]
 
+    @property
+    def openai_api(self) -> str:
+        """How `openai:` is asked."""
+        return self._settings.openai_api or ("responses" if self._settings.openai_base_url is None else "chat")
+
+    def batch_providers(self) -> list[str]:
+        """Those whose models can be asked by batches. pydantic-ai has no batches of chat completions."""
+        names = [ANTHROPIC, *([OPENAI] if self.openai_api == "responses" else [])]
+        return [DEMO, *(name for name in names if name not in self._endpoints)]
+
     def listed(self) -> ModelList:
         """The default model first, then those of the setting `model.names`. A provider may serve others too."""
         providers = self.providers()

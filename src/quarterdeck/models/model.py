@@ -203,6 +203,46 @@ class Model(Protocol):
         """Make one request, without retries. Raises TransientFailure if a retry may succeed, otherwise ModelFailure."""
 
 
+class EncodedRequest(Struct, frozen=True):
+    """A request as the batch interface of a provider takes it."""
+
+    custom_id: str
+    # Only requests of one group can be in one batch.
+    group: str
+    body: str
+
+
+class BatchAnswer(Struct, frozen=True):
+    custom_id: str
+    # As the provider sent it. None: there is no answer, and `failure` says why.
+    body: str | None
+    failure: str | None = None
+
+
+# What a provider calls a batch: plain JSON, for any worker.
+BatchHandle = dict[str, Any]
+
+
+class Batches(Protocol):
+    """The batch interface of a model's provider. Raises ModelFailure and TransientFailure, as a step does."""
+
+    async def encode(self, custom_id: str, request: StepRequest) -> EncodedRequest: ...
+
+    async def create(self, requests: Sequence[EncodedRequest]) -> BatchHandle:
+        """Not to be repeated without need: the provider may have created it though the request failed."""
+
+    async def look(self, handle: BatchHandle) -> tuple[BatchHandle, bool]:
+        """The handle as it is now, and whether the batch has ended."""
+
+    async def answers(self, handle: BatchHandle) -> list[BatchAnswer]:
+        """Of a batch that has ended."""
+
+    async def cancel(self, handle: BatchHandle) -> None: ...
+
+    async def decode(self, body: str, request: StepRequest) -> Step:
+        """The answer to this request, of which only the tools and the output schema count."""
+
+
 class ModelFailure(Exception):
     """Ends the run as failed. The text goes to the session's log: no secrets, no traceback."""
 

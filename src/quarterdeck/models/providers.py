@@ -272,7 +272,10 @@ def connect_by_name(provider_name: str, secrets: tuple[str, ...]) -> ProviderCon
     return ProviderConnection(model, close, secrets, COMMON_EFFORT, _CACHE_KEYS.get(provider_name))
 
 
-def cost_usd(model: str, usage: object) -> Decimal | None:
+_BY_BATCH = {"processing": "batch"}
+
+
+def cost_usd(model: str, usage: object, *, by_batch: bool = False) -> Decimal | None:
     """By the list prices that genai-prices ships, also with a base URL: proxies and gateways mostly keep the names of
     the models behind them. Endpoints have no prices. `usage` has the attributes of pydantic-ai's RequestUsage. None:
     the price of the model is unknown."""
@@ -280,7 +283,12 @@ def cost_usd(model: str, usage: object) -> Decimal | None:
     if not is_provider(provider):
         return None
     try:
-        return calc_price(usage, name, provider_id=provider).total_price
+        price = calc_price(usage, name, provider_id=provider).total_price
+        if not by_batch:
+            return price
+        listed = calc_price(usage, name, provider_id=provider, price_context=_BY_BATCH).total_price
+        # Without a listed price for batches, it is the ordinary one. Both providers ask for half of it.
+        return listed if listed < price else price / 2
     except LookupError:
         return None
     except Exception as fault:
@@ -303,20 +311,20 @@ class ProviderModel:
     ) -> None:
         self.name = name
         self._on_used_up = on_used_up
-        self._model = connection.model(name.partition(":")[2])
-        self._secrets = connection.secrets
+        self.library_model = connection.model(name.partition(":")[2])
+        self.secrets = connection.secrets
         self._effort_setting = connection.effort_setting
         self._cache_key_setting = connection.cache_key_setting
         self._stall_seconds = stall_seconds
         self._options = NO_OPTIONS
-        self._settings: ModelSettings = {}
+        self.settings: ModelSettings = {}
         self._ignored: tuple[str, ...] = ()
 
     def configured(self, options: ModelOptions, cache: str, conversation: str | None) -> "ProviderModel":
         """The same model on the same connection, with these settings in its requests."""
         configured = copy(self)
         configured._ignored = ignored_settings(
-            self._model, options, common_effort=self._effort_setting == COMMON_EFFORT
+            self.library_model, options, common_effort=self._effort_setting == COMMON_EFFORT
         )
         options = replace_fields(options, **dict.fromkeys(configured._ignored))
         values = {
@@ -328,12 +336,12 @@ class ProviderModel:
         if self._cache_key_setting is not None and cache != "off":
             values[self._cache_key_setting] = conversation
         configured._options = options
-        configured._settings = cast(ModelSettings, {name: value for name, value in values.items() if value is not None})
+        configured.settings = cast(ModelSettings, {name: value for name, value in values.items() if value is not None})
         return configured
 
     def takes(self, media_type: str) -> bool:
         """What pydantic-ai cannot send to this model is left out, too: it would refuse the whole request."""
-        profile = self._model.profile
+        profile = self.library_model.profile
         if media_type == PDF:
             documents = profile.get("supported_document_media_types", (PDF,))
             can_be_sent = profile.get("supports_document_input", True) and PDF in documents
@@ -345,7 +353,7 @@ class ProviderModel:
         schema = request.output_schema
         if schema is None:
             return await self._step(request, on_text)
-        if self._model.profile.get("supports_json_schema_output", False) and schema.get("type") == "object":
+        if self.takes_schema(schema):
             try:
                 return await self._step(request, on_text)
             except ContextExceeded:
@@ -354,15 +362,15 @@ class ProviderModel:
                 # Many models and servers take some schemas only, or none beside tools.
                 reason = str(fault)
                 log.info("no structured output with this schema", extra=fields(model=self.name, reason=reason))
-        told = "\n\n".join(filter(None, (request.instructions, output_instructions(schema))))
-        return await self._step(replace_fields(request, instructions=told, output_schema=None), on_text)
+        return await self._step(with_told_schema(request, schema), on_text)
+
+    def takes_schema(self, schema: Mapping[str, Any]) -> bool:
+        """Whether it is sent as structured output."""
+        return schema.get("type") == "object" and self.library_model.profile.get("supports_json_schema_output", False)
 
     async def _step(self, request: StepRequest, on_text: OnText) -> Step:
         messages = to_messages(request.turns, request.instructions, self.name)
-        parameters = library.ModelRequestParameters(function_tools=[to_definition(tool) for tool in request.tools])
-        if request.output_schema is not None:
-            wanted = OutputObjectDefinition(request.output_schema, name="answer")
-            parameters = replace(parameters, output_mode="native", output_object=wanted)
+        parameters = to_parameters(request)
         temperature, max_tokens = self._options.temperature, self._options.max_output_tokens
         add_to_request_span({"gen_ai.request.temperature": temperature, "gen_ai.request.max_tokens": max_tokens})
         try:
@@ -371,13 +379,11 @@ class ProviderModel:
             raise TransientFailure(f"{self.name} was silent for {self._stall_seconds:g} seconds.") from fault
         except ModelAPIError as fault:
             # Without its cause: the traceback would contain the provider's unredacted message, perhaps with the key.
-            raise to_failure(fault, self.name, self._secrets) from None
+            raise to_failure(fault, self.name, self.secrets) from None
         except (UserError, NotImplementedError) as fault:
-            raise _Unsupported(
-                f"The request cannot be put to {self.name}: {reason_of(fault, self._secrets)}"
-            ) from fault
+            raise _Unsupported(f"The request cannot be put to {self.name}: {reason_of(fault, self.secrets)}") from fault
         except (UnexpectedModelBehavior, httpx2.HTTPError, httpx2.StreamError) as fault:
-            raise TransientFailure(f"The answer of {self.name} broke off: {reason_of(fault, self._secrets)}") from fault
+            raise TransientFailure(f"The answer of {self.name} broke off: {reason_of(fault, self.secrets)}") from fault
         add_to_request_span(
             {
                 "gen_ai.response.model": response.model_name,
@@ -385,6 +391,9 @@ class ProviderModel:
                 "gen_ai.response.finish_reasons": None if response.finish_reason is None else [response.finish_reason],
             }
         )
+        return self.to_step(response)
+
+    def to_step(self, response: ModelResponse, *, by_batch: bool = False) -> Step:
         usage = response.usage
         return Step(
             to_turn(response, self.name),
@@ -392,7 +401,7 @@ class ProviderModel:
             usage.output_tokens,
             usage.cache_read_tokens,
             usage.cache_write_tokens,
-            cost_usd(self.name, usage),
+            cost_usd(self.name, usage, by_batch=by_batch),
             self._ignored,
             reasoning_of(response),
             sources_of(response),
@@ -416,7 +425,7 @@ class ProviderModel:
             listener = Listener(lambda text: on_text(storable(text)), go_on, pause_seconds, on_used_up=on_used_up)
             with listening(listener):
                 async with model_request_stream(
-                    self._model, messages, model_settings=self._settings, model_request_parameters=parameters
+                    self.library_model, messages, model_settings=self.settings, model_request_parameters=parameters
                 ) as stream:
                     async for event in stream:
                         go_on()
@@ -434,6 +443,20 @@ class ProviderModel:
         if response.state != "complete" or not _is_complete(response):
             raise TransientFailure(f"The answer of {self.name} broke off before its end.")
         return response
+
+
+def with_told_schema(request: StepRequest, schema: dict[str, Any]) -> StepRequest:
+    """The output schema as a part of the instructions."""
+    told = "\n\n".join(filter(None, (request.instructions, output_instructions(schema))))
+    return replace_fields(request, instructions=told, output_schema=None)
+
+
+def to_parameters(request: StepRequest) -> library.ModelRequestParameters:
+    parameters = library.ModelRequestParameters(function_tools=[to_definition(tool) for tool in request.tools])
+    if request.output_schema is None:
+        return parameters
+    wanted = OutputObjectDefinition(request.output_schema, name="answer")
+    return replace(parameters, output_mode="native", output_object=wanted)
 
 
 def _is_complete(response: ModelResponse) -> bool:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from quarterdeck.core.settings import ModelSettings
 from quarterdeck.models.catalog import ANTHROPIC, OPENAI, OPENAI_CHAT, ModelCatalog
 from quarterdeck.models.demo import DEMO, DemoModel
-from quarterdeck.models.model import NO_OPTIONS, Model, ModelOptions, OnUsedUp
+from quarterdeck.models.demo_batches import DemoBatches
+from quarterdeck.models.model import NO_OPTIONS, Batches, Model, ModelOptions, OnUsedUp
 
 if TYPE_CHECKING:
     from quarterdeck.models.providers import ProviderConnection, ProviderModel
@@ -43,6 +44,16 @@ class ModelRegistry:
                 del self._models[next(iter(self._models))]
             self._models[full_name] = model
         return self._models[full_name].configured(options, self._settings.cache, conversation)
+
+    def batches(self, model: Model) -> Batches | None:
+        """The batch interface of a model of this registry. None: its provider has none."""
+        if isinstance(model, DemoModel):
+            return DemoBatches(model)
+        if model.name.partition(":")[0] not in self._catalog.batch_providers():
+            return None
+        from quarterdeck.models.provider_batches import batches_of
+
+        return batches_of(model)
 
     async def close(self) -> None:
         """Close the HTTP connections. No step may be in progress."""
@@ -78,8 +89,7 @@ class ModelRegistry:
         if provider in (OPENAI, OPENAI_CHAT):
             settings = self._settings
             api_key, base_url = self._catalog.api_key(provider), settings.openai_base_url
-            chosen = settings.openai_api or ("responses" if base_url is None else "chat")
-            is_chat = provider == OPENAI_CHAT or chosen == "chat"
+            is_chat = provider == OPENAI_CHAT or self._catalog.openai_api == "chat"
             return connections.connect_openai(
                 api_key,
                 base_url,

@@ -23,7 +23,7 @@ from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.models.attachments import description_of_taken, taken_by
 from quarterdeck.models.catalog import ModelCatalog
 from quarterdeck.runs import lifecycle, lifecycle_store, store
-from quarterdeck.runs.model import AttachmentRequest, Delivery, InputEvent, RunState, Verdict
+from quarterdeck.runs.model import AttachmentRequest, BatchModels, Delivery, InputEvent, Priority, RunState, Verdict
 from quarterdeck.runs.store import NewRun, Submitter
 
 # The attachments of an input: what is asked of the database, and what callers are told about refused ones.
@@ -58,7 +58,7 @@ class AttachmentRules:
 
 
 def refusal(verdict: Verdict, detail: Any = None) -> ServiceError:
-    """`detail`: about attachments."""
+    """`detail`: about attachments, or the model without batches."""
     match verdict:
         case Verdict.UNAUTHORIZED:
             return errors.unauthorized()
@@ -79,6 +79,8 @@ def refusal(verdict: Verdict, detail: Any = None) -> ServiceError:
                 f"attachments: {detail['model']} cannot read {detail['name']} ({detail['media_type']}). "
                 f"It takes {description_of_taken(detail['model'])}. A session with a sandbox takes every file."
             )
+        case Verdict.NO_BATCHES:
+            return errors.invalid(f"priority: {detail} cannot be asked by batches.")
     return errors.conflict(errors.SESSION_FILES_FULL)
 
 
@@ -94,6 +96,21 @@ async def check_submitter(connection: Connection, call: Call[Any], session_id: U
 def check_open(submitter: Submitter) -> None:
     if submitter.is_archived:
         raise refusal(Verdict.ARCHIVED)
+
+
+def batch_models(event: InputEvent, models: ModelCatalog) -> BatchModels | None:
+    if event.priority is Priority.NORMAL:
+        return None
+    return BatchModels(models.default, models.batch_providers())
+
+
+async def check_batches(connection: Connection, session_id: UUID, batches: BatchModels | None) -> None:
+    """Raises if the input must be refused."""
+    if batches is None:
+        return
+    model = await store.model_without_batches(connection, session_id, batches)
+    if model is not None:
+        raise refusal(Verdict.NO_BATCHES, model)
 
 
 async def find_attachments(
@@ -123,7 +140,9 @@ async def add_run(
     elif await store.pending(connection, session_id) >= settings.session_pending_runs:
         raise errors.too_many_pending()
     state = RunState.PENDING if is_queued else RunState.QUEUED
-    run = NewRun(new_id(), session_id, principal.workspace_id, state, principal.api_key_id, tracing.traceparent())
+    run = NewRun(
+        new_id(), session_id, principal.workspace_id, state, principal.api_key_id, tracing.traceparent(), event.priority
+    )
     await store.add(connection, run, new_id(), event, await caller_of(connection, principal), attached)
     if is_queued:
         await lifecycle_store.start_pending(connection, session_id)

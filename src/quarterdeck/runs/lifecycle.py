@@ -21,11 +21,12 @@ from quarterdeck.events.log import announce_events, announcing
 from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.models.model import Step
 from quarterdeck.runs import action_records as actions
+from quarterdeck.runs import batch_store
 from quarterdeck.runs import lifecycle_store as store
 from quarterdeck.runs import store as run_store
 from quarterdeck.runs.action_model import NewAction
 from quarterdeck.runs.lifecycle_store import BeginVerdict, FoundRun, RunKey, StoppingLimit
-from quarterdeck.runs.model import ENTRY_BYTES, Entry, Input, RunEnded, RunSetup, RunState, Superseded
+from quarterdeck.runs.model import ENTRY_BYTES, Entry, Input, Priority, RunEnded, RunSetup, RunState, Superseded
 from quarterdeck.webhooks import service as webhooks
 from quarterdeck.webhooks.model import WebhookEvent
 
@@ -48,6 +49,7 @@ class Lease(RunKey, frozen=True):
     setup: RunSetup
     # The one that the run asked last.
     model: str
+    priority: Priority = Priority.NORMAL
     # Bytes of the inputs that the attempt took when it began, as counted by `taken_bytes`.
     input_bytes: int = 0
     # The limit that was reached when the attempt began. Only for runs that had stored no step.
@@ -98,6 +100,7 @@ async def begin(
             begun.seconds,
             setup,
             found.model or setup.model,
+            found.priority,
             begun.input_bytes or 0,
             limit,
         )
@@ -283,6 +286,7 @@ async def _after_cancellation(connection: Connection, run_id: UUID, workspace_id
     # Before the commit, which is the caller's: if that fails, the run is counted too often.
     metrics.run_ended(RunState.CANCELLED)
     await store.cancel_jobs(connection, run_id)
+    await batch_store.leave(connection, run_id)
     await _notify_webhooks(connection, workspace_id, run_id, WebhookEvent.RUN_CANCELLED)
 
 
@@ -307,6 +311,7 @@ async def _fail(connection: Connection, run: RunKey, state: str, reason: str, re
     run_id, session_id, workspace_id = run.run_id, run.session_id, run.workspace_id
     await events.lock_session(connection, session_id)
     last_input, consumed_through = await store.fail(connection, run, state, reason)
+    await batch_store.leave(connection, run_id)
     if refused:
         await store.leave_out_refused(connection, session_id, run_id)
     next_run_id = new_id() if last_input > consumed_through else None

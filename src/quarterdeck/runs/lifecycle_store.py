@@ -19,12 +19,12 @@ from quarterdeck.db.records import fetch_bool, fetch_column, fetch_record, fetch
 from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.models.model import Step
 from quarterdeck.runs.action_model import ActionState, ReachedLimit
-from quarterdeck.runs.model import ENTRY_BYTES, Entry, Input, RunSetup, Superseded
+from quarterdeck.runs.model import ENTRY_BYTES, Entry, Input, Priority, RunSetup, Superseded
 
 _DISCARD_BATCH = 500
 
 _FIND = """
-SELECT r.session_id, r.workspace_id, r.setup, r.model, s.agent_id IS NOT NULL AS follows_agent, s.revision
+SELECT r.session_id, r.workspace_id, r.setup, r.model, r.priority, s.agent_id IS NOT NULL AS follows_agent, s.revision
 FROM runs r JOIN sessions s ON s.id = r.session_id WHERE r.id = %s AND r.state IN ('queued', 'running')
 """
 _TRACEPARENT = "SELECT traceparent FROM runs WHERE id = %s"
@@ -117,9 +117,11 @@ WHERE id = %(run)s OR id IN (
 """  # noqa: S608  built from constants
 _CANCEL = """
 UPDATE runs
-SET state = 'cancelled', parked = false, waits_for_models = NULL, waiting_since = NULL, setup = NULL, mcp_tools = NULL,
-    finished_at = clock_timestamp(),
-    waited_seconds = waited_seconds + greatest(extract(epoch FROM clock_timestamp() - waiting_since)::float8, 0),
+SET state = 'cancelled', parked = false, waits_for_models = NULL, waits_for_batch_since = NULL, waiting_since = NULL,
+    setup = NULL, mcp_tools = NULL, finished_at = clock_timestamp(),
+    waited_seconds = waited_seconds + greatest(
+        extract(epoch FROM clock_timestamp() - coalesce(waiting_since, waits_for_batch_since))::float8, 0
+    ),
     updated_at = clock_timestamp()
 WHERE id = %s AND state IN ('pending', 'queued', 'running', 'waiting')
 RETURNING last_input, consumed_through
@@ -132,6 +134,11 @@ WHERE id = %s AND attempt = %s AND state = 'running'
 _SWITCH_MODEL = """
 UPDATE runs SET model = %s, updated_at = clock_timestamp() WHERE id = %s AND attempt = %s AND state = 'running'
 """
+_WAIT_FOR_BATCH = """
+UPDATE runs SET state = 'queued', waits_for_batch_since = clock_timestamp(),
+    barren_attempts = greatest(barren_attempts - 1, 0), updated_at = clock_timestamp()
+WHERE id = %s AND attempt = %s AND state = 'running'
+"""
 # Names only those runs whose inputs still wait, so that the list does not grow with each failure.
 _CONTINUE_IN = """
 SELECT add_run(
@@ -141,7 +148,8 @@ SELECT add_run(
         SELECT DISTINCT e.run_id FROM session_events e
         WHERE e.session_id = r.session_id AND e.id > r.consumed_through AND e.id <= r.last_input
           AND e.type = 'input.accepted' AND e.run_id = ANY (r.takes_over || r.id)
-    )
+    ),
+    priority => r.priority
 )
 FROM runs r WHERE r.id = %s
 """
@@ -171,6 +179,7 @@ class FoundRun(Struct, frozen=True):
     setup: RunSetup | None
     # The one that it asked last.
     model: str | None
+    priority: Priority
     follows_agent: bool
     # The revision of the session.
     revision: int
@@ -361,6 +370,10 @@ async def cancel(connection: Connection, run_id: UUID) -> tuple[int, int] | None
 
 async def give_back(connection: Connection, run: RunKey, waits_for_models: list[str] | None) -> None:
     await _write(connection, run, _GIVE_BACK, waits_for_models)
+
+
+async def wait_for_batch(connection: Connection, run: RunKey) -> None:
+    await _write(connection, run, _WAIT_FOR_BATCH)
 
 
 async def continue_in(connection: Connection, run_id: UUID, next_run_id: UUID) -> None:

@@ -28,6 +28,11 @@ class Delivery(StrEnum):
     INTERRUPT = "interrupt"
 
 
+class Priority(StrEnum):
+    NORMAL = "normal"
+    BATCH = "batch"
+
+
 # omit_defaults: when a release adds a field, inputs without it keep their fingerprint, and their receipts are found.
 class InputEvent(Struct, frozen=True, omit_defaults=True):
     text: Text
@@ -48,6 +53,14 @@ class InputEvent(Struct, frozen=True, omit_defaults=True):
             "takes."
         ),
     ] = []
+    priority: Annotated[
+        Priority,
+        Meta(
+            description="Of the run that the input starts. `batch`: every step may take hours and costs half, because "
+            "the model is asked by the batch interface of its provider. An input that steers a run does not change its "
+            "priority."
+        ),
+    ] = Priority.NORMAL
 
 
 class AttachmentRequest(Struct, frozen=True, kw_only=True):
@@ -73,6 +86,14 @@ class SubmitKindBody(Struct, frozen=True):
     run_id: UUID
 
 
+class BatchModels(Struct, frozen=True):
+    """For the SQL function model_without_batches(): the providers that have a batch interface."""
+
+    # Used by sessions that name no model.
+    default: str
+    providers: list[str]
+
+
 class Submission(Struct, frozen=True, eq=False):
     """One input on its way to the database."""
 
@@ -86,6 +107,8 @@ class Submission(Struct, frozen=True, eq=False):
     # The workspace of the caller, which uses its share of the queue.
     owner: Hashable
     attachments: AttachmentRequest | None = None
+    # None: the priority is normal.
+    batch_models: BatchModels | None = None
     # The trace of the request. None: it is not traced.
     traceparent: str | None = None
 
@@ -110,6 +133,8 @@ class Verdict(StrEnum):
     UNKNOWN_FILE = "unknown_file"
     UNSUPPORTED_FILE = "unsupported_file"
     SESSION_FILES_FULL = "session_files_full"
+    # The provider of the model has no batch interface. The body names the model.
+    NO_BATCHES = "no_batches"
 
 
 class Submitted(Struct, frozen=True):
@@ -160,6 +185,7 @@ class RunBody(Struct, frozen=True, kw_only=True):
     agent: Annotated[
         UsedAgent | None, Meta(description="The version that it uses. null: none, or the run has not started.")
     ]
+    priority: Priority
     attempts: Annotated[int, Meta(description="Number of attempts by workers.")]
     steps: Annotated[int, Meta(description="Number of stored model responses.")]
     inputs_accepted: int
@@ -174,7 +200,13 @@ class RunBody(Struct, frozen=True, kw_only=True):
             "for a model."
         ),
     ]
-    waited_seconds: Annotated[float, Meta(description="How long it has waited for answers to its actions in total.")]
+    waits_for_batch_since: Annotated[
+        Moment | None,
+        Meta(description="Since when it waits for the answer to a request that is part of a batch. null: it does not."),
+    ]
+    waited_seconds: Annotated[
+        float, Meta(description="How long it has waited for answers to its actions and for batches in total.")
+    ]
     failure: Annotated[str | None, Meta(description="Why the run failed. null: it did not.")]
     created_at: Moment
     started_at: Moment | None
@@ -273,6 +305,7 @@ _RUN = RunBody(
     model="openai:gpt-5",
     answered_by=["openai:gpt-5"],
     agent=UsedAgent(AGENT, 2),
+    priority=Priority.NORMAL,
     attempts=1,
     steps=2,
     inputs_accepted=2,
@@ -280,6 +313,7 @@ _RUN = RunBody(
     usage=Usage(1840, 1024, 640, 212, 0.0041),
     waiting_for=[],
     waits_for_model=None,
+    waits_for_batch_since=None,
     waited_seconds=0.0,
     failure=None,
     created_at=EVENING,

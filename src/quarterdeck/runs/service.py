@@ -18,6 +18,7 @@ from quarterdeck.core.pages import PageRequest
 from quarterdeck.core.settings import SubmitSettings
 from quarterdeck.db.database import Connection
 from quarterdeck.events.log import lock_session
+from quarterdeck.models.catalog import ModelCatalog
 from quarterdeck.runs import creation, lifecycle, store
 from quarterdeck.runs.creation import AttachmentRules
 from quarterdeck.runs.input_batcher import InputBatcher
@@ -87,6 +88,7 @@ async def submit_input(
     changes: Changes,
     settings: SubmitSettings,
     attachments: AttachmentRules,
+    models: ModelCatalog,
     call: Call[InputEvent],
     session_id: UUID,
 ) -> Answer[SubmitKindBody]:
@@ -102,7 +104,7 @@ async def submit_input(
         await access.find(call, visible_session(call, session_id))
         raise
     if event.delivery is not Delivery.STEER:
-        return await _deliver(changes, settings, call, session_id, requested)
+        return await _deliver(changes, settings, models, call, session_id, requested)
     submission = Submission(
         credential=call.credential,
         session_id=session_id,
@@ -112,6 +114,7 @@ async def submit_input(
         fingerprint=None if call.idempotency_key is None else fingerprint((session_id,), event),
         owner=call.owner,
         attachments=requested,
+        batch_models=creation.batch_models(event, models),
         traceparent=tracing.traceparent(),
     )
     submitted = await inputs.submit(submission)
@@ -129,6 +132,7 @@ async def submit_input(
 async def _deliver(
     changes: Changes,
     settings: SubmitSettings,
+    models: ModelCatalog,
     call: Call[InputEvent],
     session_id: UUID,
     requested: AttachmentRequest | None,
@@ -146,6 +150,7 @@ async def _deliver(
     async def effect(connection: Connection, principal: Principal, _: UUID, event: InputEvent) -> Made:
         assert submitter is not None
         creation.check_open(submitter)
+        await creation.check_batches(connection, session_id, creation.batch_models(event, models))
         attached = None
         if requested is not None:
             attached = await creation.find_attachments(connection, submitter, session_id, requested)

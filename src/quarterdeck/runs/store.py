@@ -21,19 +21,30 @@ from quarterdeck.db.records import (
     fetch_records,
     fetch_value,
 )
-from quarterdeck.runs.model import AttachmentRequest, InputEvent, RunBody, RunState, Submission, Submitted, Verdict
+from quarterdeck.runs.model import (
+    AttachmentRequest,
+    BatchModels,
+    InputEvent,
+    Priority,
+    RunBody,
+    RunState,
+    Submission,
+    Submitted,
+    Verdict,
+)
 
 _SUBMIT = """
-SELECT verdict, body, api_key_id FROM submit_inputs(%b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b::jsonb[], %b)
+SELECT verdict, body, api_key_id
+FROM submit_inputs(%b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b::jsonb[], %b, %b::jsonb[])
 """
 _RUNS = Records(
     RunBody,
     table="runs",
     scope="session_id",
     get_scope="workspace_id",
-    columns="""r.id, r.session_id, r.state, r.model, r.attempt AS attempts, r.steps, r.inputs_accepted,
-        r.inputs_consumed, r.waits_for_models[1] AS waits_for_model, r.answered_by, r.failure, r.started_at,
-        r.finished_at,
+    columns="""r.id, r.session_id, r.state, r.model, r.priority, r.attempt AS attempts, r.steps, r.inputs_accepted,
+        r.inputs_consumed, r.waits_for_models[1] AS waits_for_model, r.waits_for_batch_since, r.answered_by, r.failure,
+        r.started_at, r.finished_at,
         CASE WHEN r.agent_id IS NOT NULL
              THEN json_build_object('agent_id', r.agent_id, 'version', r.agent_version) END AS agent,
         json_build_object('input_tokens', r.input_tokens, 'cached_tokens', r.cached_tokens,
@@ -42,8 +53,8 @@ _RUNS = Records(
         CASE WHEN r.state = 'waiting'
              THEN ARRAY(SELECT a.id FROM actions a WHERE a.run_id = r.id AND a.state = 'open' ORDER BY a.id)
              ELSE '{}' END AS waiting_for,
-        r.waited_seconds + greatest(extract(epoch FROM clock_timestamp() - r.waiting_since)::float8, 0)
-            AS waited_seconds""",
+        r.waited_seconds + greatest(extract(epoch FROM clock_timestamp()
+                - coalesce(r.waiting_since, r.waits_for_batch_since))::float8, 0) AS waited_seconds""",
 )
 get, page = _RUNS.get, _RUNS.page
 
@@ -66,8 +77,9 @@ async def submit(
             wait_for_locks,
             settings.run_waiting_inputs,
             settings.run_waiting_bytes,
-            _requests(batch),
+            _structs([item.attachments for item in batch]),
             _traceparents(batch),
+            _structs([item.batch_models for item in batch]),
         ),
         prepare=True,
         binary=True,
@@ -75,10 +87,11 @@ async def submit(
     return [Submitted(Verdict(verdict), body, api_key_id) for verdict, body, api_key_id in await cursor.fetchall()]
 
 
-def _requests(batch: Sequence[Submission]) -> list[Jsonb | None] | None:
-    if all(item.attachments is None for item in batch):
+def _structs(items: Sequence[Struct | None]) -> list[Jsonb | None] | None:
+    """None: all are None."""
+    if not any(items):
         return None
-    return [None if item.attachments is None else Jsonb(msgspec.to_builtins(item.attachments)) for item in batch]
+    return [None if item is None else Jsonb(msgspec.to_builtins(item)) for item in items]
 
 
 def _traceparents(batch: Sequence[Submission]) -> list[str | None] | None:
@@ -93,7 +106,8 @@ WITH accepted AS (
     VALUES (%(session_id)s, %(id)s, %(workspace_id)s, 'input.accepted', %(data)s)
     RETURNING id, octet_length(data->>'text') AS bytes
 )
-SELECT add_run(%(id)s, %(session_id)s, %(workspace_id)s, %(state)s, id, id, 1, bytes, %(api_key_id)s, %(traceparent)s)
+SELECT add_run(%(id)s, %(session_id)s, %(workspace_id)s, %(state)s, id, id, 1, bytes, %(api_key_id)s, %(traceparent)s,
+               priority => %(priority)s)
 FROM accepted
 """
 _REPEAT = "SELECT repeat_inputs(%s, %s, %s, %s, %s, %s, %s)"
@@ -110,6 +124,7 @@ WITH RECURSIVE retries AS (
 UPDATE runs SET unanswered_left_out = false FROM related WHERE runs.id = related.id
 """
 _FIND_ATTACHMENTS = "SELECT refusal, detail, attachments FROM find_attachments(%s, %s, %s)"
+_MODEL_WITHOUT_BATCHES = "SELECT model_without_batches(%s, %s)"
 _STORE_ATTACHMENTS = "SELECT store_attachments(%s, %s)"
 _FIND_SUBMITTER = "SELECT refusal, is_archived, files_of FROM find_submitter(%s, %s, %s)"
 
@@ -122,6 +137,7 @@ class NewRun(Struct, frozen=True):
     api_key_id: UUID
     # The span of the request. None: it is not traced.
     traceparent: str | None = None
+    priority: Priority = Priority.NORMAL
 
 
 class Submitter(Struct, frozen=True):
@@ -140,6 +156,12 @@ async def find_submitter(
     found = await fetch_record(connection, Submitter, _FIND_SUBMITTER, values)
     assert found is not None
     return found
+
+
+async def model_without_batches(connection: Connection, session_id: UUID, batch_models: BatchModels) -> str | None:
+    """The model of the session's next run, if it cannot be asked by batches."""
+    values = (session_id, Jsonb(msgspec.to_builtins(batch_models)))
+    return await fetch_value(connection, _MODEL_WITHOUT_BATCHES, values)
 
 
 async def pending(connection: Connection, session_id: UUID) -> int:
@@ -166,6 +188,7 @@ async def add(
 ) -> None:
     """Adds a run with its first input and the attachments of it that were found."""
     data: dict[str, Any] = {"input_id": input_id, "text": event.text, "delivery": event.delivery, "actor": actor}
+    data |= {} if event.priority is Priority.NORMAL else {"priority": event.priority}
     data |= {} if attached is None else {"attachments": attached}
     await connection.execute(_ADD, msgspec.structs.asdict(run) | {"data": Jsonb(msgspec.to_builtins(data))})
     if attached is not None:
@@ -309,7 +332,8 @@ WHERE id IN (
 """
 _ADD_MISSING = """
 SELECT enqueue_run(r.session_id, r.id) FROM runs r
-WHERE r.state IN ('queued', 'running') AND NOT r.parked AND r.waits_for_models IS NULL AND NOT EXISTS (
+WHERE r.state IN ('queued', 'running') AND NOT r.parked AND r.waits_for_models IS NULL
+  AND r.waits_for_batch_since IS NULL AND NOT EXISTS (
     SELECT FROM run_jobs j WHERE j.run_id = r.id
 )
 """

@@ -29,6 +29,7 @@ from quarterdeck.models.context import (
 )
 from quarterdeck.models.demo import DEMO
 from quarterdeck.models.model import (
+    Batches,
     ContextExceeded,
     Model,
     ModelFailure,
@@ -44,6 +45,7 @@ from quarterdeck.models.registry import ModelRegistry
 from quarterdeck.models.retry import step_with_retries
 from quarterdeck.runs import calls
 from quarterdeck.runs.lifecycle import Lease
+from quarterdeck.runs.model import Priority
 from quarterdeck.sandbox.adapter import SANDBOX_FOLDER
 from quarterdeck.sandbox.run_folders import RunSandbox, folder_names
 from quarterdeck.sandbox.scan import RESERVED
@@ -101,11 +103,15 @@ class Agent:
         attachments: AttachmentLoader,
         images: ResultImages,
         output: OutputSchema | None,
+        priority: Priority,
+        batches_of: Callable[[Model], Batches | None],
     ) -> None:
-        """`resolve`: finds a fallback model by its name."""
+        """`resolve` finds a fallback model by its name, `batches_of` the batch interface of a model, if there is one."""
         self._model = model
         self._resolve = resolve
         self.asks_once = False
+        self._priority = priority
+        self._batches_of = batches_of
         self._output = output
         self._attachments = attachments
         self.images = images
@@ -131,6 +137,11 @@ class Agent:
     def model_name(self) -> str:
         """Of the model that answers now."""
         return self._model.name
+
+    @property
+    def batches(self) -> Batches | None:
+        """None: its requests are not part of batches."""
+        return self._batches_of(self._model) if self._priority is Priority.BATCH else None
 
     async def use(self, model_name: str, *, once: bool) -> None:
         """The model that answers from now on. `once`: a request to it that fails is not repeated, since another model
@@ -168,13 +179,25 @@ class Agent:
     ) -> Step:
         """`left_out`: the number of older turns that are not in `turns`. Raises ContextExceeded if the model rejects
         the conversation as too long: see `shorten`."""
+        request = replace(await self.request(turns, left_out), pause_seconds=pause_seconds)
+        return self._noted(
+            await step_with_retries(self._model, request, on_text, on_retry, self._settings, once=self.asks_once)
+        )
+
+    async def decoded(self, batches: Batches, body: str, turns: Sequence[Turn], left_out: int) -> Step:
+        """The answer of a batch to the request for these turns."""
+        return self._noted(await batches.decode(body, await self.request(turns, left_out)))
+
+    async def request(self, turns: Sequence[Turn], left_out: int) -> StepRequest:
         kept, dropped = await asyncio.to_thread(self._fit, turns)
         self._trimmed = Trimmed(left_out + dropped, sum(turn.is_cut for turn in kept), omitted_files(kept))
         kept = with_contents(kept, await self._attachments.load(wanted(kept)))
         schema = None if self._output is None else self._output.schema
-        request = StepRequest(self._instructions, kept, self.tools.specs, schema, pause_seconds)
-        step = await step_with_retries(self._model, request, on_text, on_retry, self._settings, once=self.asks_once)
-        self._ignored_settings.setdefault(self._model.name, step.ignored_settings)
+        return StepRequest(self._instructions, kept, self.tools.specs, schema)
+
+    def _noted(self, step: Step) -> Step:
+        ignored = ("priority",) if self._priority is Priority.BATCH and self.batches is None else ()
+        self._ignored_settings.setdefault(self._model.name, (*step.ignored_settings, *ignored))
         return step
 
     async def estimated_tokens(self, turns: Sequence[Turn]) -> int:
@@ -324,6 +347,8 @@ class AgentLoader:
             AttachmentLoader(self._database, self._blobs),
             ResultImages(self._database, self._blobs, lease.workspace_id),
             None if schema is None else OutputSchema(self.schemas, lease.workspace_id, schema),
+            lease.priority,
+            self._models.batches,
         )
 
     def _toolbox(self, lease: Lease, skills: list[RunSkill], others: list[Tool], of_servers: list[Tool]) -> Toolbox:

@@ -19,6 +19,7 @@ from quarterdeck.events.log import Notifier
 from quarterdeck.models.registry import ModelRegistry
 from quarterdeck.runs.action_records import expire_actions, release_actions
 from quarterdeck.runs.lifecycle import recover, runs_to_leave
+from quarterdeck.runs.model_batches import BatchSender
 from quarterdeck.runs.model_pauses import ModelPauses
 from quarterdeck.sandbox.adapter import Sandbox
 from quarterdeck.sandbox.choice import find_sandbox
@@ -38,6 +39,8 @@ from quarterdeck.worker.run_files import SessionFolders
 _TURN_SECONDS = 0.25
 # How often a worker looks which models are paused.
 _PAUSES_SECONDS = 0.5
+# How often a worker looks for requests to send and for batches that are due, at least.
+_BATCHES_SECONDS = 1.0
 
 
 def run_worker(settings: Settings) -> int:
@@ -64,6 +67,7 @@ async def _work(settings: Settings) -> None:
     mcp_tools = McpTools(database, settings, sandbox)
     agents = AgentLoader(database, blobs, skills, models, settings.model, settings.sandbox, folders, mcp_tools)
     rule = ToolRule(settings.sandbox.rule)
+    batches = BatchSender(database, models, settings.model)
     driver = RunDriver(database, agents, settings.run, settings.action, settings.worker, pauses, rule)
     await database.open()
     queue = Queue(driver, database, settings.database, settings.worker)
@@ -73,6 +77,9 @@ async def _work(settings: Settings) -> None:
         ),
         asyncio.create_task(_repeat("giving turns", lambda: _give_turns(database, driver), _TURN_SECONDS)),
         asyncio.create_task(_repeat("looking for pauses of models", pauses.refresh, _PAUSES_SECONDS)),
+        asyncio.create_task(
+            _repeat("looking after batches", batches.refresh, min(_BATCHES_SECONDS, settings.model.batch_poll_seconds))
+        ),
         asyncio.create_task(_deliver_webhooks(database, settings)),
     ]
     if folders is not None:

@@ -20,6 +20,7 @@ from quarterdeck.events.model import NewEvent
 from quarterdeck.models.catalog import ModelCatalog
 from quarterdeck.models.context import BYTES_PER_TOKEN, is_summary, newest_turns, summary_turn
 from quarterdeck.models.model import (
+    Batches,
     ContentRefused,
     ContextExceeded,
     CutOff,
@@ -30,10 +31,11 @@ from quarterdeck.models.model import (
     Turn,
     UserTurn,
 )
-from quarterdeck.runs import calls, lifecycle
+from quarterdeck.runs import calls, lifecycle, model_batches
 from quarterdeck.runs.action_model import ActionKind, ActionState, LimitScope, NewAction, ReachedLimit
 from quarterdeck.runs.lifecycle import Lease, LimitReached, SetupChanged
 from quarterdeck.runs.model import RunSetup, Superseded
+from quarterdeck.runs.model_batches import BatchAsked
 from quarterdeck.runs.model_pauses import ModelPaused, ModelPauses
 from quarterdeck.sessions import service as sessions
 from quarterdeck.tools.model import ToolRule
@@ -191,6 +193,8 @@ class RunDriver:
             await asyncio.shield(self._hand_back(lease, "Another workspace needed its slot.", pause_seconds))
         except ModelPaused as paused:
             await asyncio.shield(self._hand_back(lease, str(paused), waits_for_models=paused.models))
+        except BatchAsked as asked:
+            await asyncio.shield(self._hand_back(lease, str(asked), asked=asked))
         except asyncio.CancelledError:
             # Shielded: this task is being cancelled, and the hand-back must complete.
             await asyncio.shield(self._hand_back(lease, "Its worker was stopped."))
@@ -202,7 +206,7 @@ class RunDriver:
         attempt = _Attempt(self, lease)
         self._attempts.add(attempt)
         try:
-            with attempt_span(lease, expected=(Leaving, LimitReached, ModelPaused, Superseded)):
+            with attempt_span(lease, expected=(BatchAsked, Leaving, LimitReached, ModelPaused, Superseded)):
                 async with asyncio.timeout(self.settings.max_seconds - lease.seconds):
                     return await attempt.run()
         except ModelFailure as failure:
@@ -221,9 +225,17 @@ class RunDriver:
         return False
 
     async def _hand_back(
-        self, lease: Lease, reason: str, pause_seconds: float = 0, waits_for_models: list[str] | None = None
+        self,
+        lease: Lease,
+        reason: str,
+        pause_seconds: float = 0,
+        waits_for_models: list[str] | None = None,
+        asked: BatchAsked | None = None,
     ) -> None:
         try:
+            if asked is not None:
+                await model_batches.ask(self.database, lease, asked)
+                return
             await lifecycle.hand_back(
                 self.database, lease, reason, pause_seconds=pause_seconds, waits_for_models=waits_for_models
             )
@@ -322,12 +334,15 @@ class _Attempt:
     async def _ask_model(self, agent: Agent) -> bool:
         """One request: for a summary if the conversation is too long, otherwise for the next answer. True: the answer
         was the last one, and the run is finished."""
+        asks_batch, step = await self._answer_of_batch(agent)
+        if step is not None:
+            return await self._store_step(agent, step)
         # Before inputs are taken: those that come while the run waits are part of its next request.
         await self._choose_model(agent)
         await self._take_inputs(agent)
         tokens = self._tokens
         try:
-            is_last = await self._answer(agent)
+            is_last = await self._answer(agent, asks_batch=asks_batch)
         except _ModelUnavailable as fault:
             self._failure = str(fault)
             is_last = False
@@ -347,19 +362,54 @@ class _Attempt:
         if self._pauses.is_limited(self._model):
             await self._pauses.begin_request(self._lease, self._model, await agent.estimated_tokens(self._turns))
 
-    async def _answer(self, agent: Agent) -> bool:
+    async def _answer(self, agent: Agent, *, asks_batch: bool) -> bool:
         async with self._deltas.text(self._lease) as text:
             compaction = await self._request(agent, agent.compact(self._turns, text.retry))
         if compaction is not None:
             await self._store_compaction(agent, compaction)
             return False
         self._forget_old_turns(agent)
+        if asks_batch and agent.batches is not None:
+            await self._ask_batch(agent, agent.batches)
         try:
             step = await self._request(agent, self._step(agent))
             await self._pauses.answered(agent.model_name, self.run_id)
         except ContextExceeded as fault:
             agent.shorten(fault)
             return False
+        return await self._store_step(agent, step)
+
+    async def _answer_of_batch(self, agent: Agent) -> tuple[bool, Step | None]:
+        """Whether the next step is to be asked by a batch. Or the step, if a batch has answered it already."""
+        # The one that was asked.
+        await agent.use(self._model, once=False)
+        if agent.batches is None:
+            return False, None
+        answer = await model_batches.answer(self._database, self._lease, self._steps + 1)
+        if answer is None:
+            return True, None
+        if answer.result is None:
+            return False, None
+        # The inputs that came while the run waited are no part of what was answered.
+        self._has_taken_inputs = False
+        try:
+            return False, await agent.decoded(agent.batches, answer.result, self._turns, self._left_out)
+        except (ModelFailure, TransientFailure) as fault:
+            log.warning("the answer of a batch cannot be read", extra=fields(run_id=self.run_id, reason=str(fault)))
+            return False, None
+
+    async def _ask_batch(self, agent: Agent, batches: Batches) -> None:
+        """Raises BatchAsked, unless the request does not fit into a batch."""
+        request, number = await agent.request(self._turns, self._left_out), self._steps + 1
+        try:
+            encoded = await model_batches.encode(batches, self._lease, number, request)
+        except ModelFailure as fault:
+            log.warning("the model is not asked by a batch", extra=fields(run_id=self.run_id, reason=str(fault)))
+            return
+        raise BatchAsked(agent.model_name, number, encoded)
+
+    async def _store_step(self, agent: Agent, step: Step) -> bool:
+        """True: the answer was the last one, and the run is finished."""
         try:
             step, mismatch = await agent.checked(step)
         except ModelFailure as fault:

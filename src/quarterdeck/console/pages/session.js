@@ -54,7 +54,7 @@ export async function show(view, { id }) {
 
 /** What is typed is the draft, and what is sent is in the outbox: the page takes over both. */
 function earlyComposer(sessionId, signal, conversation) {
-  const send = (text, delivery, attachments) => getOutbox(sessionId).put(text, delivery, attachments);
+  const send = (text, delivery, attachments, isBatch) => getOutbox(sessionId).put(text, delivery, attachments, isBatch);
   const early = composer({ sessionId, signal, send, files: null, isArchived: false, more: null });
   early.update(conversation);
   return early;
@@ -181,7 +181,7 @@ class SessionPage {
     this.#setUsage = details.setUsage;
     this.#transcript.node.classList.toggle("archived", isArchived);
     this.#drawHeader();
-    const send = (text, delivery, attachments) => this.#send(text, delivery, attachments);
+    const send = (text, delivery, attachments, isBatch) => this.#send(text, delivery, attachments, isBatch);
     const files = this.#canAttach ? this.#files : null;
     this.#composer = canWrite() ? composer({ sessionId: session.id, signal, send, files, isArchived, more: this.#filesPanel.button }) : null;
     const readOnly = "Read-only: your key does not have the permission session.manage.";
@@ -216,8 +216,8 @@ class SessionPage {
     fill(this.#header, crumbs, this.#view.title(sessionTitle(session), tag, el("div", { class: "buttons" }, actions)));
   }
 
-  #send(text, delivery, attachments) {
-    this.#conversation.send(this.#outbox.put(text, delivery, attachments));
+  #send(text, delivery, attachments, isBatch) {
+    this.#conversation.send(this.#outbox.put(text, delivery, attachments, isBatch));
     this.#transcript.jumpToEnd();
     this.#scheduleDraw();
   }

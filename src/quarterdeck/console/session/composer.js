@@ -20,8 +20,10 @@ const DELIVERIES = [
   ["interrupt", "Interrupt", "Interrupt and send", "The current run is cancelled and the message starts a new one"],
 ];
 
+const BATCH_TITLE = "The run may take hours and costs half";
+
 /**
- * `send(text, delivery, attachments)` is called for each message. `more` is shown beside the state of the run. `files`: a SessionFiles, null if files cannot be attached.
+ * `send(text, delivery, attachments, isBatch)` is called for each message. `more` is shown beside the state of the run. `files`: a SessionFiles, null if files cannot be attached.
  * `update(conversation)` shows the state of the run; `restore(error)` shows the draft again after a refused message. In an
  * archived session only the current run can be cancelled.
  */
@@ -37,6 +39,8 @@ export function composer({ sessionId, signal, send, files, isArchived, more }) {
   const submit = el("button", { type: "submit", class: "primary" }, "Send");
   const options = DELIVERIES.map(([value, label, , title]) => el("option", { value, title }, label));
   const delivery = el("select", { class: "delivery", "aria-label": "Delivery", hidden: true, on: { change: updateLabel } }, options);
+  const batch = el("input", { type: "checkbox" });
+  const batchLabel = el("label", { class: "batch", title: BATCH_TITLE }, batch, " Batch");
   const cancel = el("button", { type: "button", hidden: true, on: { click: cancelRun } }, "Cancel run");
   const state = el("span", { class: "tag" });
   const errorContainer = el("div", {});
@@ -51,7 +55,7 @@ export function composer({ sessionId, signal, send, files, isArchived, more }) {
       ? el("p", { class: "muted" }, "This session is archived. Unarchive it to send messages.")
       : [chips.node, text],
     uploadNote,
-    el("div", { class: "buttons" }, !isArchived && [submit, delivery, files && attachButton(add)], cancel, !isArchived && hint, more, state),
+    el("div", { class: "buttons" }, !isArchived && [submit, delivery, batchLabel, files && attachButton(add)], cancel, !isArchived && hint, more, state),
   );
 
   function add(blobs) {
@@ -103,13 +107,15 @@ export function composer({ sessionId, signal, send, files, isArchived, more }) {
     const attachments = pending.take();
     uploadNote.textContent = "";
     const chosen = runId === null ? "steer" : delivery.value;
+    const isBatch = runId === null && batch.checked;
     text.value = "";
     onInput();
     fill(errorContainer);
     // Each choice is for one message.
     delivery.value = "steer";
+    batch.checked = false;
     updateLabel();
-    send(message, chosen, attachments);
+    send(message, chosen, attachments, isBatch);
   }
 
   function updateLabel() {
@@ -141,9 +147,10 @@ export function composer({ sessionId, signal, send, files, isArchived, more }) {
       updateLabel();
       if (runId === null && document.activeElement === delivery) text.focus({ preventScroll: true });
       delivery.hidden = runId === null;
+      batchLabel.hidden = runId !== null;
       cancel.hidden = runId === null;
       state.className = `tag ${runId === null ? "" : isQueued ? "warn" : "run live"}`;
-      state.textContent = runId === null ? "Idle" : isWaiting ? waitingLabel(openRequests) : isQueued ? "Queued" : "Running";
+      state.textContent = runId === null ? "Idle" : isWaiting ? waitingLabel(openRequests) : isQueued ? queuedLabel(runs.get(runId)) : "Running";
     },
     restore(error) {
       text.value = draft(sessionId);
@@ -161,6 +168,10 @@ export function composer({ sessionId, signal, send, files, isArchived, more }) {
       if (isNew || window.matchMedia("(pointer: fine)").matches) text.focus({ preventScroll: true });
     },
   };
+}
+
+function queuedLabel(run) {
+  return run?.isBatch ? "Waiting for a batch" : "Queued";
 }
 
 function waitingLabel(requests) {

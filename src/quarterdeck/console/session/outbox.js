@@ -22,7 +22,7 @@ export function getOutbox(sessionId) {
 }
 
 class Outbox {
-  /** `{key, text, delivery, attachments, isStored}`; the first is being sent. `isStored`: the log contains it, even if the response was lost. */
+  /** `{key, text, delivery, attachments, isBatch, isStored}`; the first is being sent. `isStored`: the log contains it, even if the response was lost. */
   entries = [];
   /** The page that shows the session: `accepted(entry, response)`, `refused(entries, error)`. Null if none does. */
   listener = null;
@@ -34,9 +34,9 @@ class Outbox {
     this.#sessionId = sessionId;
   }
 
-  /** `delivery`: what happens during a run: "steer", "queue" or "interrupt". `attachments`: as in the event of an input. */
-  put(text, delivery, attachments) {
-    const entry = { key: newIdempotencyKey(), text, delivery, attachments, isStored: false };
+  /** `delivery`: what happens during a run: "steer", "queue" or "interrupt". `attachments`: as in the event of an input. `isBatch`: the run that it starts may take hours. */
+  put(text, delivery, attachments, isBatch) {
+    const entry = { key: newIdempotencyKey(), text, delivery, attachments, isBatch, isStored: false };
     this.entries.push(entry);
     if (this.entries.length === 1) this.#sendAll();
     return entry;
@@ -62,11 +62,12 @@ class Outbox {
   }
 
   /** Retries without a limit. */
-  async #send({ key, text, delivery, attachments }, signal) {
+  async #send({ key, text, delivery, attachments, isBatch }, signal) {
     const ids = attachments.map((one) => one.file_id);
     for (let delayMs = BACKOFF_START_MS; ; delayMs = Math.min(BACKOFF_MAX_MS, 2 * delayMs)) {
       try {
-        const body = { type: "input", text, ...(delivery !== "steer" && { delivery }), ...(ids.length > 0 && { attachments: ids }) };
+        const choices = { ...(delivery !== "steer" && { delivery }), ...(isBatch && { priority: "batch" }) };
+        const body = { type: "input", text, ...choices, ...(ids.length > 0 && { attachments: ids }) };
         return await call("POST", `/sessions/${this.#sessionId}/events`, { body, key, signal, attempts: 1 });
       } catch (error) {
         if (!(error instanceof ApiError) || !error.isRetryable) throw error;

@@ -15,7 +15,7 @@ export class Runs {
     const at = Date.parse(event.created_at);
     this.revision += 1;
     if (run === undefined) {
-      this.#create(event.run_id, at, [event.data.text], isPending ? "pending" : "queued");
+      this.#create(event.run_id, at, [event.data.text], isPending ? "pending" : "queued", this.#isBatch(event.data));
       return false;
     }
     run.steered.push(at);
@@ -26,9 +26,9 @@ export class Runs {
 
   /** The run that takes over the unread inputs of a failed run. */
   followUp(runId, event, count) {
-    this.#create(runId, Date.parse(event.created_at), [], "queued");
-    this.#byId.get(runId).inputs = count;
     const failed = this.#byId.get(event.run_id);
+    this.#create(runId, Date.parse(event.created_at), [], "queued", failed?.isBatch ?? false);
+    this.#byId.get(runId).inputs = count;
     if (failed !== undefined) failed.inputs -= count;
     this.revision += 1;
   }
@@ -98,7 +98,12 @@ export class Runs {
     return this.#ended;
   }
 
-  #create(id, from, texts, state) {
+  /** Whether the run of this input asks its model by batches. A retry does what the first run did. */
+  #isBatch({ priority, retried_from: retriedFrom }) {
+    return priority === "batch" || (this.#byId.get(retriedFrom)?.isBatch ?? false);
+  }
+
+  #create(id, from, texts, state, isBatch) {
     const run = {
       id,
       number: this.all.length + 1,
@@ -108,6 +113,7 @@ export class Runs {
       phases: [{ state: "queued", from, until: null }],
       steered: [],
       setup: null,
+      isBatch,
       /** The number of inputs that a retry would repeat. */
       inputs: texts.length,
       texts,
@@ -127,10 +133,11 @@ export class Runs {
   }
 }
 
-/** The time since a run has first started, without the time in which it waited for answers. Null if it has not started. */
+/** The time since a run has first started, without the time in which it waited for answers or batches. Null if it has not started. */
 export function runningMs(run) {
   const now = run.until ?? Date.now();
   const start = run.phases.find((phase) => phase.state === "running")?.from;
-  const waited = run.phases.filter((phase) => phase.state === "waiting").reduce((sum, { from, until }) => sum + (until ?? now) - from, 0);
+  const isWait = ({ state, from }) => state === "waiting" || (run.isBatch && state === "queued" && from > start);
+  const waited = run.phases.filter(isWait).reduce((sum, { from, until }) => sum + (until ?? now) - from, 0);
   return start === undefined ? null : Math.max(now - start - waited, 0);
 }

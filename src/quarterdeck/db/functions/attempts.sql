@@ -83,7 +83,9 @@ BEGIN
         -- Serialises these decisions. Always taken after the session's lock: its holder never waits for a session.
         PERFORM pg_advisory_xact_lock(running_runs_lock(run.workspace_id));
     END IF;
-    SELECT * INTO run FROM runs WHERE id = of_run AND state IN ('queued', 'running');
+    -- A run that waits for a batch may have a job that a lost worker has left.
+    SELECT * INTO run FROM runs
+    WHERE id = of_run AND state IN ('queued', 'running') AND waits_for_batch_since IS NULL;
     IF NOT FOUND THEN
         RETURN;
     END IF;
@@ -116,7 +118,10 @@ BEGIN
 
     -- With stored steps it has consumed inputs, and calls of its last answer may be open: those that wait are taken
     -- after the results.
-    IF run.steps = 0 THEN
+    -- And the answer of a batch was given to the inputs that are taken already.
+    IF run.steps = 0 AND NOT (run.priority = 'batch' AND EXISTS (
+        SELECT FROM batch_requests q WHERE q.run_id = of_run AND q.result IS NOT NULL
+    )) THEN
         SELECT l.scope, l.limit_name, l.maximum, l.used, l.stopped
         INTO limit_scope, limit_name, limit_maximum, limit_used, limit_stopped FROM reached_limit(of_run) l;
         IF limit_scope IS NOT NULL THEN
@@ -208,6 +213,50 @@ BEGIN
 END;
 $$;
 
+-- Adds what a request used to the usage of the day.
+CREATE OR REPLACE FUNCTION add_usage(
+    of_run uuid,
+    of_session uuid,
+    of_workspace uuid,
+    of_api_key uuid,
+    used_model text,
+    used_input_tokens bigint,
+    used_cached_tokens bigint,
+    used_cache_write_tokens bigint,
+    used_output_tokens bigint,
+    used_cost_usd numeric
+)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    today date := (clock_timestamp() AT TIME ZONE 'UTC')::date;
+BEGIN
+    INSERT INTO run_usage AS u (workspace_id, day, run_id, session_id, api_key_id, model, input_tokens, cached_tokens,
+                                cache_write_tokens, output_tokens, cost_usd)
+    VALUES (of_workspace, today, of_run, of_session, of_api_key, used_model, used_input_tokens, used_cached_tokens,
+            used_cache_write_tokens, used_output_tokens, used_cost_usd)
+    ON CONFLICT (workspace_id, day, run_id, model) DO UPDATE SET
+        input_tokens = u.input_tokens + excluded.input_tokens,
+        cached_tokens = u.cached_tokens + excluded.cached_tokens,
+        cache_write_tokens = u.cache_write_tokens + excluded.cache_write_tokens,
+        output_tokens = u.output_tokens + excluded.output_tokens,
+        cost_usd = coalesce(u.cost_usd + excluded.cost_usd, u.cost_usd, excluded.cost_usd);
+    -- The row is locked until the commit. A transaction locks one of them, so there is no deadlock.
+    INSERT INTO daily_usage AS u (workspace_id, day, shard, input_tokens, cached_tokens, cache_write_tokens,
+                                  output_tokens, cost_usd)
+    VALUES (of_workspace, today, get_byte(uuid_send(of_run), 15) & 15, used_input_tokens, used_cached_tokens,
+            used_cache_write_tokens, used_output_tokens, used_cost_usd)
+    ON CONFLICT (workspace_id, day, shard) DO UPDATE SET
+        input_tokens = u.input_tokens + excluded.input_tokens,
+        cached_tokens = u.cached_tokens + excluded.cached_tokens,
+        cache_write_tokens = u.cache_write_tokens + excluded.cache_write_tokens,
+        output_tokens = u.output_tokens + excluded.output_tokens,
+        cost_usd = coalesce(u.cost_usd + excluded.cost_usd, u.cost_usd, excluded.cost_usd);
+END;
+$$;
+
 -- Stores a step: the events of an answer of the model, and what it used, in the run and in the usage of the day. With
 -- `finish` the run ends in the same transaction if it can.
 --   NULL         the attempt was replaced, and nothing was written.
@@ -235,7 +284,6 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     run record;
-    today date;
 BEGIN
     PERFORM pg_advisory_xact_lock(session_lock(of_session));
     UPDATE runs r
@@ -246,32 +294,16 @@ BEGIN
         cache_write_tokens = r.cache_write_tokens + used_cache_write_tokens, output_tokens = r.output_tokens + used_output_tokens,
         cost_usd = coalesce(r.cost_usd + used_cost_usd, r.cost_usd, used_cost_usd), updated_at = clock_timestamp()
     WHERE r.id = of_run AND r.attempt = by_attempt AND r.state = 'running'
-    RETURNING r.api_key_id INTO run;
+    RETURNING r.api_key_id, r.priority INTO run;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    today := (clock_timestamp() AT TIME ZONE 'UTC')::date;
-    INSERT INTO run_usage AS u (workspace_id, day, run_id, session_id, api_key_id, model, input_tokens, cached_tokens,
-                                cache_write_tokens, output_tokens, cost_usd)
-    VALUES (of_workspace, today, of_run, of_session, run.api_key_id, used_model, used_input_tokens, used_cached_tokens,
-            used_cache_write_tokens, used_output_tokens, used_cost_usd)
-    ON CONFLICT (workspace_id, day, run_id, model) DO UPDATE SET
-        input_tokens = u.input_tokens + excluded.input_tokens,
-        cached_tokens = u.cached_tokens + excluded.cached_tokens,
-        cache_write_tokens = u.cache_write_tokens + excluded.cache_write_tokens,
-        output_tokens = u.output_tokens + excluded.output_tokens,
-        cost_usd = coalesce(u.cost_usd + excluded.cost_usd, u.cost_usd, excluded.cost_usd);
-    -- The row is locked until the commit. A transaction locks one of them, so there is no deadlock.
-    INSERT INTO daily_usage AS u (workspace_id, day, shard, input_tokens, cached_tokens, cache_write_tokens,
-                                  output_tokens, cost_usd)
-    VALUES (of_workspace, today, get_byte(uuid_send(of_run), 15) & 15, used_input_tokens, used_cached_tokens,
-            used_cache_write_tokens, used_output_tokens, used_cost_usd)
-    ON CONFLICT (workspace_id, day, shard) DO UPDATE SET
-        input_tokens = u.input_tokens + excluded.input_tokens,
-        cached_tokens = u.cached_tokens + excluded.cached_tokens,
-        cache_write_tokens = u.cache_write_tokens + excluded.cache_write_tokens,
-        output_tokens = u.output_tokens + excluded.output_tokens,
-        cost_usd = coalesce(u.cost_usd + excluded.cost_usd, u.cost_usd, excluded.cost_usd);
+    IF run.priority = 'batch' THEN
+        -- Its answer is the step that is being stored.
+        DELETE FROM batch_requests q WHERE q.run_id = of_run;
+    END IF;
+    PERFORM add_usage(of_run, of_session, of_workspace, run.api_key_id, used_model, used_input_tokens, used_cached_tokens,
+                      used_cache_write_tokens, used_output_tokens, used_cost_usd);
     INSERT INTO session_events (session_id, run_id, type, data, record)
     SELECT of_session, of_run, e.event->>'type', e.event->'data', e.event->'record'
     FROM jsonb_array_elements(events) WITH ORDINALITY AS e (event, number) ORDER BY e.number;

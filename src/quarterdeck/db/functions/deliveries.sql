@@ -14,15 +14,16 @@ CREATE OR REPLACE FUNCTION add_run(
     api_key_id uuid,
     traceparent text,            -- the span of the request; NULL: it is not traced
     takes_over uuid[] DEFAULT '{}',
-    retried_from uuid DEFAULT NULL
+    retried_from uuid DEFAULT NULL,
+    priority text DEFAULT 'normal'
 )
 RETURNS void
 LANGUAGE sql VOLATILE
 AS $$
     INSERT INTO runs (id, session_id, workspace_id, state, first_input, last_input, consumed_through, inputs_accepted,
-                      unconsumed_bytes, api_key_id, traceparent, takes_over, retried_from)
+                      unconsumed_bytes, api_key_id, traceparent, takes_over, retried_from, priority)
     VALUES (run_id, session_id, workspace_id, state, first_input, last_input, first_input - 1, inputs,
-            input_bytes, api_key_id, traceparent, takes_over, retried_from)
+            input_bytes, api_key_id, traceparent, takes_over, retried_from, priority)
 $$;
 
 -- Starts the oldest pending run of a session that has no active run. Every end of a run calls this, in its
@@ -80,7 +81,7 @@ DECLARE
     first_event_id bigint;
     last_event_id bigint;
 BEGIN
-    SELECT r.session_id, r.workspace_id, r.consumed_through, r.last_input, r.first_input, r.takes_over, r.state
+    SELECT r.session_id, r.workspace_id, r.consumed_through, r.last_input, r.first_input, r.takes_over, r.state, r.priority
     INTO run FROM runs r WHERE r.id = repeated_run_id;
 
     SELECT e.id INTO end_event_id FROM session_events e
@@ -135,7 +136,8 @@ BEGIN
     END IF;
 
     PERFORM add_run(new_run_id, run.session_id, run.workspace_id, 'queued', first_event_id, last_event_id, inputs,
-                    copied_bytes, api_key_id, traceparent, retried_from => repeated_run_id);
+                    copied_bytes, api_key_id, traceparent, retried_from => repeated_run_id,
+                    priority => run.priority);
     RETURN NULL;
 END;
 $$;

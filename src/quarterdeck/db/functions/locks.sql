@@ -42,6 +42,11 @@ CREATE OR REPLACE FUNCTION mcp_servers_lock(workspace_id uuid) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN hashtextextended(workspace_id::text, 7);
 
+-- The decision which requests are sent in one batch: take_model_batches().
+CREATE OR REPLACE FUNCTION batches_lock() RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN hashtextextended('batches', 9);
+
 -- The decision which runs leave their slots: ask_runs_to_leave().
 CREATE OR REPLACE FUNCTION turns_lock() RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE

@@ -78,7 +78,9 @@ CREATE OR REPLACE FUNCTION submit_inputs(
     -- For find_attachments(). NULL: the input has none. The whole array is NULL if no input has any.
     attachments jsonb[],
     -- The spans of the requests, for the runs that they start. NULL: none is traced.
-    traceparents text[]
+    traceparents text[],
+    -- For model_without_batches(). NULL: the priority is normal. The whole array is NULL if all are.
+    batch_models jsonb[]
 )
 -- `body`: the response, or details about a refusal. `api_key_id`: NULL for a session token.
 RETURNS TABLE (verdict text, body bytea, api_key_id uuid)
@@ -101,6 +103,7 @@ DECLARE
     run_id uuid;
     outcome text;
     attached record;
+    without_batches text;
 BEGIN
     SELECT array_agg(c.refusal IS NULL ORDER BY item.number) INTO admitted
     FROM unnest(secret_hashes, session_ids, workspace_ids) WITH ORDINALITY
@@ -150,6 +153,16 @@ BEGIN
             CONTINUE;
         END IF;
 
+        IF batch_models[i] IS NOT NULL THEN
+            without_batches := model_without_batches(session_ids[i], batch_models[i]);
+            IF without_batches IS NOT NULL THEN
+                verdict := 'no_batches';
+                body := convert_to(to_jsonb(without_batches)::text, 'UTF8');
+                RETURN NEXT;
+                CONTINUE;
+            END IF;
+        END IF;
+
         IF attachments[i] IS NOT NULL THEN
             SELECT f.refusal, f.detail, f.attachments INTO attached
             FROM find_attachments(session_ids[i], caller.files_of, attachments[i]) AS f;
@@ -184,11 +197,15 @@ BEGIN
             outcome := 'new_run';
             run_id := fresh_run_ids[i];
             PERFORM add_run(run_id, session_ids[i], caller.workspace_id, 'queued', event_id, event_id, 1, input_bytes,
-                            caller.api_key_id, traceparents[i]);
+                            caller.api_key_id, traceparents[i],
+                            priority => CASE WHEN batch_models[i] IS NULL THEN 'normal' ELSE 'batch' END);
             PERFORM enqueue_run(session_ids[i], run_id);
         END IF;
 
         event_data := jsonb_build_object('input_id', input_ids[i], 'text', texts[i], 'actor', caller.actor);
+        IF batch_models[i] IS NOT NULL THEN
+            event_data := event_data || '{"priority": "batch"}';
+        END IF;
         IF attachments[i] IS NOT NULL THEN
             event_data := event_data || jsonb_build_object('attachments', attached.attachments);
             PERFORM store_attachments(session_ids[i], attached.attachments);

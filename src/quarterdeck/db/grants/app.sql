@@ -38,8 +38,9 @@ GRANT SELECT, INSERT, UPDATE (deleted_at), DELETE ON app.deleted_sessions TO {ro
 
 -- All columns except for those that say to which session and workspace the run belongs.
 GRANT SELECT, INSERT,
-    UPDATE (state, attempt, barren_attempts, parked, waits_for_models, answered_by, last_input, consumed_through, inputs_accepted, inputs_consumed,
-            unconsumed_bytes, steps, input_tokens, output_tokens, started_at, finished_at, failure, updated_at,
+    UPDATE (state, attempt, barren_attempts, parked, waits_for_models, waits_for_batch_since, answered_by, last_input,
+            consumed_through, inputs_accepted, inputs_consumed, unconsumed_bytes, steps, input_tokens, output_tokens,
+            started_at, finished_at, failure, updated_at,
             unanswered_left_out, waiting_since, waited_seconds, setup, model, cached_tokens, cache_write_tokens, cost_usd,
             max_cost_usd, max_tokens, agent_id, agent_version, mcp_tools), DELETE
     ON app.runs TO {role};
@@ -57,6 +58,9 @@ GRANT SELECT, INSERT, UPDATE (until, refusals, reason, refused, probe_run_id), D
 GRANT SELECT, INSERT, UPDATE (begun_at), DELETE ON app.model_requests TO {role};
 GRANT SELECT, INSERT, UPDATE (used_tokens, counted_at) ON app.model_limits TO {role};
 GRANT SELECT, INSERT, UPDATE (last_turn_at) ON app.model_turns TO {role};
+GRANT SELECT, INSERT, UPDATE (handle, cancelled, look_at), DELETE ON app.model_batches TO {role};
+GRANT SELECT, INSERT, UPDATE (step, model, batch_group, body, batch_id, result, failure, created_at), DELETE
+    ON app.batch_requests TO {role};
 
 GRANT SELECT, INSERT, UPDATE (name, latest_version, default_version, revision, archived_at), DELETE ON app.skills
     TO {role};
@@ -108,5 +112,5 @@ GRANT EXECUTE ON FUNCTION app.session_lock, app.credential_lock, app.receipt_loc
     app.record_step, app.next_run_jobs, app.cancel_run_jobs, app.synchronize_worker, app.pause_model, app.resume_model,
     app.announce_model_pause, app.try_paused_model, app.model_limits_lock, app.limits_of_model, app.tokens_in_use,
     app.model_has_room, app.count_model_tokens, app.let_requests_go, app.begin_model_request, app.end_model_request,
-    app.release_waiting_runs
+    app.release_waiting_runs, app.add_usage, app.batches_lock, app.model_without_batches, app.take_model_batches
     TO {role};

@@ -11,6 +11,10 @@ CREATE TABLE runs (
     parked boolean NOT NULL DEFAULT false,
     -- The providers of these models refuse requests for the moment: the run has no job until one answers again.
     waits_for_models text[],
+    -- Of the input that started it. `batch`: its model is asked by the batch interface of the provider.
+    priority text NOT NULL DEFAULT 'normal' CHECK (priority IN ('normal', 'batch')),
+    -- Its request is part of a batch, or will be: the run has no job until it is answered. See batch_requests.
+    waits_for_batch_since timestamptz,
     attempt integer NOT NULL DEFAULT 0,
     -- Attempts since the last stored step. Too many in a row mean that the run itself brings its worker down.
     barren_attempts integer NOT NULL DEFAULT 0,
@@ -65,14 +69,15 @@ CREATE TABLE runs (
     started_at timestamptz,
     -- Since when the run waits. NULL: it does not.
     waiting_since timestamptz,
-    -- How long it has waited before. Waiting does not count against its time limit.
+    -- How long it has waited before, also for batches. Waiting does not count against its time limit.
     waited_seconds double precision NOT NULL DEFAULT 0,
     finished_at timestamptz,
     failure text,
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     CHECK (consumed_through <= last_input),
     CONSTRAINT runs_waiting_check CHECK ((state = 'waiting') = (waiting_since IS NOT NULL)),
-    CONSTRAINT runs_waits_for_models_check CHECK (waits_for_models IS NULL OR state = 'queued')
+    CONSTRAINT runs_waits_for_models_check CHECK (waits_for_models IS NULL OR state = 'queued'),
+    CONSTRAINT runs_waits_for_batch_check CHECK (waits_for_batch_since IS NULL OR state = 'queued')
 ) WITH (fillfactor = 80);
 CREATE UNIQUE INDEX runs_one_active ON runs (session_id) WHERE state IN ('queued', 'running', 'waiting');
 CREATE UNIQUE INDEX runs_page ON runs (session_id, id);

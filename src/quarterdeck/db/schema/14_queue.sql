@@ -89,3 +89,39 @@ CREATE TABLE model_turns (
     last_turn_at timestamptz NOT NULL,
     PRIMARY KEY (provider, workspace_id)
 );
+
+-- Batches of requests at a provider: functions/model_batches.sql.
+CREATE TABLE model_batches (
+    id uuid PRIMARY KEY,
+    model text NOT NULL,
+    -- What the provider calls it. NULL: it is being created.
+    handle jsonb,
+    -- The provider was told that nobody needs its answers any longer.
+    cancelled boolean NOT NULL DEFAULT false,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    -- When a worker looks after it next. Until then it is left to the worker that set this time.
+    look_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX model_batches_due ON model_batches (look_at);
+
+-- The last request of a run that was asked by a batch. It is open while it has neither a result nor a failure.
+CREATE TABLE batch_requests (
+    run_id uuid PRIMARY KEY REFERENCES runs ON DELETE CASCADE,
+    -- The number of the step that the answer will be. A request for an earlier step is spent.
+    step integer NOT NULL,
+    model text NOT NULL,
+    -- Requests of different groups, for example with different keys, cannot be in one batch.
+    batch_group text NOT NULL,
+    -- As the provider takes it. NULL: it was sent.
+    body text,
+    -- NULL: it is still collected.
+    batch_id uuid REFERENCES model_batches ON DELETE SET NULL,
+    -- As the provider sent it.
+    result text,
+    failure text,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    CHECK (result IS NULL OR failure IS NULL)
+);
+CREATE INDEX batch_requests_collected ON batch_requests (model, batch_group, created_at)
+    WHERE batch_id IS NULL AND body IS NOT NULL;
+CREATE INDEX batch_requests_of_batch ON batch_requests (batch_id) WHERE batch_id IS NOT NULL;
