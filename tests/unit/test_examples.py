@@ -38,7 +38,10 @@ def test_the_configuration_of_an_mcp_client() -> None:
 
 
 def test_what_the_log_says_about_the_context() -> None:
-    summary, trimmed = texts_of(blocks_of("docs/use/models.md", "json"))
+    switched, summary, trimmed = texts_of(blocks_of("docs/use/models.md", "json"))
+    # tests/fault/test_fallback_models.py has this event.
+    found = json.loads(switched)
+    assert (found["type"], list(found["data"])) == (EventType.MODEL_SWITCHED, ["from", "to", "reason"])
     event = compaction_entry("…", dropped_turns=42, kept_answers=3)
     assert json.loads(summary) == {"type": event.type, "data": event.data}
     data = msgspec.to_builtins(Trimmed(dropped_turns=2, cut_turns=7, omitted_files=1))
