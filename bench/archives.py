@@ -31,10 +31,10 @@ def text(files: int = 500, file_bytes: int = _MIB // 10) -> bytes:
 
 
 @cache
-def largest() -> bytes:
+def largest(files: int = 31) -> bytes:
     """Nearly the 32 MiB that a push may have, of what cannot be packed: pictures and the like."""
     noise = random.Random(3)  # noqa: S311
-    parts = {f"assets/{number}.bin": noise.randbytes(_MIB) for number in range(31)}
+    parts = {f"assets/{number}.bin": noise.randbytes(_MIB) for number in range(files)}
     return packed({"SKILL.md": _SKILL_MD} | parts | {"assets/last.bin": noise.randbytes(_MIB - 64 * 1024)})
 
 

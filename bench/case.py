@@ -22,7 +22,7 @@ class BenchError(Exception):
 
 
 def _rows(count: int, small: bool) -> int:
-    return count // 20 if small else count
+    return max(min(count, 5), count // 200) if small else count
 
 
 class Ground(Struct, frozen=True):
@@ -51,7 +51,7 @@ class Round(Struct, frozen=True):
     small: bool = False
 
     def rows(self, count: int) -> int:
-        """How many to measure with, where that is a number and no time."""
+        """How many to measure with, such as samples, where that is a number and no time."""
         return _rows(count, self.small)
 
 

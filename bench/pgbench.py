@@ -33,7 +33,8 @@ async def load(url: str, script: str, *, clients: int, seconds: int, logged: boo
         scripts = Path(folder)
         (scripts / "script.sql").write_text(script)
         command = [str(binary("pgbench")), "--no-vacuum", "--protocol=prepared", "--jobs=1"]
-        command += [f"--client={clients}", f"--time={seconds}", "--file=script.sql"]
+        # One second more: on a busy machine, the clients take that long to connect.
+        command += [f"--client={clients}", f"--time={seconds + 1}", "--file=script.sql"]
         command += ["--log"] if logged else []
         command += [f"--define={name}={value}" for name, value in variables.items()]
         written = await output_of([*command, url], folder=scripts, environment=environment)

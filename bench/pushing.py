@@ -42,9 +42,9 @@ class Pushing(Struct):
 @asynccontextmanager
 async def pushing(ground: Ground) -> AsyncIterator[Pushing]:
     async with serving(ground) as server, server.caller() as caller, bare(server) as port:
-        stage = Pushing(server, port, await caller.new_skills(_SKILLS))
+        stage = Pushing(server, port, await caller.new_skills(ground.rows(_SKILLS)))
         small = archives.small()
-        for number in range(_SKILLS):
+        for number in range(len(stage.skills)):
             await stage.push(small, number)
         stage.idle_mib = resident_mib(server.process_id)
         yield stage

@@ -17,7 +17,7 @@ from msgspec import Struct
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
-from bench.case import BenchError, Ground, Taken
+from bench.case import BenchError, Ground, Round, Taken
 from bench.peers.processor import seconds_of
 from bench.server import Server, serving
 from bench.submitting import Sessions, add_sessions, session_id
@@ -71,19 +71,19 @@ class Service(Struct, frozen=True):
 
 @asynccontextmanager
 async def one_worker(ground: Ground) -> AsyncIterator[Service]:
-    async with serving(ground) as server, working(server, 1) as service:
+    async with serving(ground) as server, working(server, 1, ground.rows(_WARM_UP_RUNS)) as service:
         yield service
 
 
 @asynccontextmanager
-async def working(server: Server, workers: int) -> AsyncIterator[Service]:
-    """With workers that have prepared their statements."""
+async def working(server: Server, workers: int, warm_up_runs: int) -> AsyncIterator[Service]:
+    """With workers that have prepared their statements, by so many runs of each."""
     with ExitStack() as stack:
         processes = [stack.enter_context(server.worker(MODEL_DEMO_PAUSE_SECONDS=0)) for _ in range(workers)]
         async with await AsyncConnection.connect(server.database_url, autocommit=True) as connection:
             await connection.execute("SET search_path = app")
             service = Service(server, [process.pid for process in processes], connection)
-            await submit(service, _WARM_UP_RUNS * workers)
+            await submit(service, warm_up_runs * workers)
             await until_finished(service)
             yield service
 
@@ -164,9 +164,10 @@ async def stopped(service: Service) -> AsyncIterator[None]:
         service.signal(signal.SIGCONT)
 
 
-async def backlog(server: Server, runs: int, workers: int) -> Taken:
+async def backlog(server: Server, one: Round, runs: int, workers: int) -> Taken:
     """Runs/s of so many workers. All runs are queued before they begin: the workers are stopped meanwhile."""
-    async with working(server, workers) as service:
+    runs = one.rows(runs)
+    async with working(server, workers, one.rows(_WARM_UP_RUNS)) as service:
         async with stopped(service):
             sessions = await submit(service, runs)
         before = service.cpu_seconds()

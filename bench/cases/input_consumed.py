@@ -17,11 +17,12 @@ _PATIENCE_SECONDS = 15.0
 
 
 async def us(server: Server, one: Round) -> Taken:
+    samples = one.rows(_SAMPLES)
     waited_ms: list[float] = []
     async with server.caller() as caller:
-        while len(waited_ms) < _SAMPLES:
+        while len(waited_ms) < samples:
             (session_id,) = await caller.new_sessions(1)
-            texts = await _steer_until_it_ends(caller, session_id, _SAMPLES - len(waited_ms))
+            texts = await _steer_until_it_ends(caller, session_id, samples - len(waited_ms))
             waited_ms += await _waited_ms(caller, session_id, texts)
     return Taken(median(waited_ms), waited_ms)
 

@@ -11,9 +11,9 @@ _AT_ONCE = 8
 
 
 async def us(stage: Pushing, one: Round) -> Taken:
-    archive = archives.largest()
+    archive = archives.largest(one.rows(31))
     forget_peak(stage.server.process_id)
-    await asyncio.gather(*(stage.push(archive, skill) for skill in range(_AT_ONCE)))
+    await asyncio.gather(*(stage.push(archive, skill) for skill in range(one.rows(_AT_ONCE))))
     peak = peak_mib(stage.server.process_id)
     notes = {"idle, MiB": stage.idle_mib, "left afterwards, MiB": resident_mib(stage.server.process_id)}
     return Taken(peak - stage.idle_mib, notes=notes)

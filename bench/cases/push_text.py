@@ -9,14 +9,14 @@ from bench.pushing import Pushing, pushing
 
 
 async def us(stage: Pushing, one: Round) -> Taken:
-    archive = archives.text()
+    archive = archives.text(one.rows(500))
     began = perf_counter()
     await stage.push(archive)
     return Taken(perf_counter() - began)
 
 
 async def ceiling(stage: Pushing, one: Round) -> Taken:
-    archive = archives.written(archives.text(), stage.folder / "text.tar.gz")
+    archive = archives.written(archives.text(one.rows(500)), stage.folder / "text.tar.gz")
     began = perf_counter()
     await output_of(["sh", "-c", f"gzip -dc {archive.name} | sha256sum"], folder=stage.folder)
     return Taken(perf_counter() - began)

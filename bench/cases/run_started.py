@@ -16,7 +16,7 @@ _SAMPLES = 40
 async def us(server: Server, one: Round) -> Taken:
     waited_ms: list[float] = []
     async with server.caller() as caller:
-        for session_id in await caller.new_sessions(_SAMPLES):
+        for session_id in await caller.new_sessions(one.rows(_SAMPLES)):
             # At no fixed time between two looks of whoever polls.
             await asyncio.sleep(random.uniform(0.01, 0.05))  # noqa: S311
             submitted = await caller.submit(session_id, "Go.")

@@ -9,11 +9,11 @@ _RUNS = 1_500
 
 
 async def us(server: Server, one: Round) -> Taken:
-    return await backlog(server, one.rows(_RUNS), workers=4)
+    return await backlog(server, one, _RUNS, workers=4)
 
 
 async def ceiling(server: Server, one: Round) -> Taken:
-    return await backlog(server, one.rows(_RUNS), workers=1)
+    return await backlog(server, one, _RUNS, workers=1)
 
 
 CASE = Case(

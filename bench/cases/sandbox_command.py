@@ -16,7 +16,7 @@ async def us(server: Server, one: Round) -> Taken:
     bare_ms: list[float] = []
     async with server.caller() as caller:
         [session_id] = await caller.new_sessions(1)
-        for _ in range(_SAMPLES):
+        for _ in range(one.rows(_SAMPLES)):
             calls_ms.append(await call_ms(caller, session_id, "true"))
             began = perf_counter()
             await (await asyncio.create_subprocess_exec("bash", "-c", "true")).wait()

@@ -28,7 +28,7 @@ WITH other AS (
     INSERT INTO workspaces (id, name, owner_id) SELECT uuidv7(), 'neighbour', owner_id FROM workspaces RETURNING id
 ), kept AS (
     INSERT INTO sessions (id, workspace_id, created_by)
-    SELECT uuidv7(), other.id, (SELECT owner_id FROM workspaces LIMIT 1) FROM other, generate_series(1, 100000)
+    SELECT uuidv7(), other.id, (SELECT owner_id FROM workspaces LIMIT 1) FROM other, generate_series(1, %s)
     RETURNING id, workspace_id
 )
 INSERT INTO conversation_words (session_id, event_id, words)
@@ -39,27 +39,29 @@ FROM kept, generate_series(1, 4) n
 
 @asynccontextmanager
 async def searchable(ground: Ground) -> AsyncIterator[Server]:
+    # Enough for a search for one word in a thousand texts.
+    share = 20 if ground.small else 1
     async with serving(ground) as server:
         await asyncio.to_thread(
             fill,
             server.database_url,
             workspace_id=server.workspace_id,
-            sessions=ground.rows(_SESSIONS),
-            events=ground.rows(_EVENTS),
+            sessions=_SESSIONS // share,
+            events=_EVENTS // share,
             receipts=1,
             tell=ground.tell,
         )
         ground.tell("neighbour")
-        await server.statement(_NEIGHBOUR)
+        await server.statement(_NEIGHBOUR, _SESSIONS // share)
         await server.settle()
         yield server
 
 
 async def us(server: Server, one: Round) -> Taken:
-    numbers = range(one.number * _TIMES, (one.number + 1) * _TIMES)
+    numbers = range(one.number * _TIMES, one.number * _TIMES + one.rows(_TIMES))
     samples_ms = [await _took_ms(server, _USUAL.format(number=number * 7), None) for number in numbers]
     notes = {
-        f"{name}, ms": median([await _took_ms(server, search, found) for _ in range(_TIMES)])
+        f"{name}, ms": median([await _took_ms(server, search, found) for _ in range(one.rows(_TIMES))])
         for name, (search, found) in _OTHERS.items()
     }
     return Taken(median(samples_ms), samples_ms, notes)

@@ -14,13 +14,13 @@ async def _change_one(server: Server, one: Round, files: int) -> Taken:
         session_id = await session_with_files(caller, files)
         # The files that were just written are read once more by the next call.
         await call_ms(caller, session_id, "sleep 0.1; echo > 0/1")
-        changes = [f"echo {one.number} {number} > 0/1" for number in range(_SAMPLES)]
+        changes = [f"echo {one.number} {number} > 0/1" for number in range(one.rows(_SAMPLES))]
         times_ms = [await call_ms(caller, session_id, change) for change in changes]
     return Taken(median(times_ms), times_ms)
 
 
 async def us(server: Server, one: Round) -> Taken:
-    return await _change_one(server, one, 1_000)
+    return await _change_one(server, one, one.rows(1_000))
 
 
 async def ceiling(server: Server, one: Round) -> Taken:

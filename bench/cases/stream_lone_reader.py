@@ -19,7 +19,7 @@ async def us(server: Server, one: Round) -> Taken:
         (session_id,) = await caller.new_sessions(1)
         async with reading(server, [session_id], 1) as readers:
             ((reader,),) = readers.values()
-            for number in range(_SAMPLES):
+            for number in range(one.rows(_SAMPLES)):
                 began = perf_counter()
                 await caller.submit(session_id, f"{TEXT} {number}")
                 # Longer than the pause between two hints: a lone input, not the second of two.

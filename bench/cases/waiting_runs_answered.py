@@ -22,7 +22,9 @@ _ALLOW = msgspec.json.encode({"decision": "allow"})
 async def us(stage: Answered, one: Round) -> Taken:
     await check_waiting(stage.server, WAITING.count)
     async with stage.server.caller() as caller:
-        waited_ms = [await _answered_ms(caller, session_id) for session_id in await caller.new_sessions(_SAMPLES)]
+        waited_ms = [
+            await _answered_ms(caller, session_id) for session_id in await caller.new_sessions(one.rows(_SAMPLES))
+        ]
     await check_waiting(stage.server, WAITING.count)
     notes = {
         "connections before the runs": float(stage.connections_before),

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -14,7 +15,7 @@ import psutil
 import pytest
 
 from tests.cli.command import START_SECONDS, Serving, environment, qd_serve
-from tests.cli.shell import install_qd, shell
+from tests.cli.shell import Shell, install_qd, shell
 from tests.pages import ROOT, all_blocks, blocks_of, texts_of
 from tests.world import free_port
 
@@ -27,6 +28,13 @@ url = os.environ["QD_URL"] + "/v1/sessions/" + sys.argv[1] + "/runs"
 while any(run["finished_at"] is None for run in httpx.get(url, headers=headers, timeout=60).json()["items"]):
     time.sleep(0.1)
 """
+
+
+@pytest.fixture(scope="module")
+def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    """One server for the sections of the first steps, which do not depend on each other."""
+    with shell(tmp_path_factory.mktemp("home")) as at:
+        yield at
 
 
 def worker_of(serving: Serving) -> psutil.Process:
@@ -77,25 +85,25 @@ def test_the_first_command_serves(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_first_conversation(tmp_path: Path) -> None:
-    with shell(tmp_path) as at:
-        (shown,) = at.run(texts_of(blocks_of("README.md", "sh", "A first conversation")), qd_on_path=False)
-        workspace = at.variables["QD_WORKSPACE"]
-    assert workspace in shown
+def test_first_conversation(at: Shell) -> None:
+    (shown,) = at.run(texts_of(blocks_of("README.md", "sh", "A first conversation")), qd_on_path=False)
+    assert at.variables["QD_WORKSPACE"] in shown
     assert "> Plan our release." in shown
 
 
 @pytest.mark.long
-def test_the_same_over_http(tmp_path: Path) -> None:
+def test_the_same_over_http(at: Shell) -> None:
     blocks = texts_of(blocks_of("docs/use/first-steps.md", "sh", "Over HTTP"))
-    (tmp_path / "wait.py").write_text(WAIT)
+    (at.home / "wait.py").write_text(WAIT)
     blocks[0] = f'sleep() {{ "{sys.executable}" wait.py $SESSION; }}\n' + blocks[0]
-    with shell(tmp_path) as at:
-        # The worker is suspended until the second input is sent.
-        worker = worker_of(at.serving)
-        worker.suspend()
+    # The worker is suspended until the second input is sent.
+    worker = worker_of(at.serving)
+    worker.suspend()
+    try:
         blocks[2] += f"kill -CONT {worker.pid}\n"
         session, first, second, log, keys, version = at.run(blocks, qd_on_path=False)
+    finally:
+        worker.resume()
     assert re.fullmatch(r"[0-9a-f-]{36}", session)
     assert json.loads(first)["outcome"] == "new_run"
     assert json.loads(second) == json.loads(first) | {"outcome": "steered"}
@@ -109,31 +117,29 @@ def test_the_same_over_http(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_same_with_qd(tmp_path: Path) -> None:
-    with shell(tmp_path) as at:
-        blocks = texts_of(blocks_of("docs/use/first-steps.md", "sh", "With `qd`"))
-        blocks += texts_of(blocks_of("docs/use/first-steps.md", "sh", "Files, and skills with scripts"))
-        shown, words = at.run(blocks, qd_on_path=False)
+def test_the_same_with_qd(at: Shell) -> None:
+    blocks = texts_of(blocks_of("docs/use/first-steps.md", "sh", "With `qd`"))
+    blocks += texts_of(blocks_of("docs/use/first-steps.md", "sh", "Files, and skills with scripts"))
+    shown, words = at.run(blocks, qd_on_path=False)
     assert "> Plan our release." in shown
     assert "pushed house-style version 1" in shown
     assert "5 attachments/letter.txt" in words
 
 
 @pytest.mark.long
-def test_the_same_from_python(tmp_path: Path) -> None:
+def test_the_same_from_python(at: Shell) -> None:
     (program,) = texts_of(blocks_of("docs/use/first-steps.md", "python"))
-    with shell(tmp_path) as at:
-        for text, state in (("Plan our release.", "succeeded"), ("demo: fail", "failed")):
-            done = subprocess.run(
-                [sys.executable, "-W", "error", "-c", program.replace("Plan our release.", text)],
-                env=environment() | at.variables,
-                capture_output=True,
-                text=True,
-                timeout=60,
-            )
-            assert done.returncode == 0, done.stderr
-            assert f"> {text}" in done.stdout or state == "failed"
-            assert done.stdout.splitlines()[-1] == state
+    for text, state in (("Plan our release.", "succeeded"), ("demo: fail", "failed")):
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", program.replace("Plan our release.", text)],
+            env=environment() | at.variables,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        assert f"> {text}" in done.stdout or state == "failed"
+        assert done.stdout.splitlines()[-1] == state
 
 
 @pytest.mark.long

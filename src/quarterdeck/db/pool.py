@@ -8,9 +8,11 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, TypeVar
 from uuid import UUID
 
+import msgspec
 import psycopg
 from psycopg import AsyncConnection, sql
 from psycopg.rows import TupleRow
+from psycopg.types.json import set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from quarterdeck.core import metrics
@@ -24,6 +26,9 @@ from quarterdeck.core.slots import Slots
 # that begins a transaction sets them for that transaction.
 
 SCHEMA = "app"
+
+# Of all connections. Several times faster than the standard library, and a page has a JSON value in each row.
+set_json_loads(msgspec.json.decode)
 
 # Applied when a transaction begins, so they are part of BEGIN instead. The last one is the pooler's decision.
 _NOT_FOR_A_TRANSACTION = (

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import os
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -48,22 +49,12 @@ class SharedThreads:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-class _Descriptor:
-    """Of a file that stays open as long as parts of it exist: a thread may still read them after a cancellation, when
-    others have closed the file and the number could mean another one."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self.number = os.dup(file.fileno())
-
-    def __del__(self) -> None:
-        os.close(self.number)
-
-
 class _Part(io.RawIOBase):
-    """A part of an open file, as a file of its own."""
+    """A part of a file, as a file of its own. Threads may read several parts of one file at the same time."""
 
-    def __init__(self, descriptor: _Descriptor, start: int, size: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self, file: IO[bytes], lock: threading.Lock, start: int, size: int) -> None:
+        self._file = file
+        self._lock = lock
         self._start = start
         self._size = size
         self._at = 0
@@ -80,7 +71,9 @@ class _Part(io.RawIOBase):
 
     def readinto(self, buffer: memoryview, /) -> int:  # type: ignore[override]
         count = max(0, min(len(buffer), self._size - self._at))
-        piece = os.pread(self._descriptor.number, count, self._start + self._at)
+        with self._lock:
+            self._file.seek(self._start + self._at)
+            piece = self._file.read(count)
         buffer[: len(piece)] = piece
         self._at += len(piece)
         return len(piece)
@@ -94,13 +87,11 @@ class BundleUpload(Struct, frozen=True):
 
     def contents(self, bundle: Bundle) -> Iterator[dict[str, NewBlob]]:
         """The archive and the contents of its files by SHA-256, in batches."""
-        # The contents are read by descriptor, so they must be in a file and not in memory.
-        descriptor = _Descriptor(self.unpacked)
-        self.unpacked.flush()
+        lock = threading.Lock()
         sizes = {file.sha256: file.bytes for file in bundle.manifest.files}
         batch = {bundle.manifest.archive_sha256: NewBlob(self.archive, bundle.bundle_bytes)}
         for sha256, start in bundle.starts.items():
-            part = io.BufferedReader(_Part(descriptor, start, sizes[sha256]))
+            part = io.BufferedReader(_Part(self.unpacked, lock, start, sizes[sha256]))
             batch[sha256] = NewBlob(part, sizes[sha256])
             if len(batch) == _BATCH:
                 yield batch
