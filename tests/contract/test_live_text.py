@@ -82,7 +82,7 @@ async def _worker(world: World, server: Server, *, asks: bool = True) -> AsyncIt
 
 
 def _lease(world: World, session_id: str, attempt: int = 1, run_id: UUID | None = None) -> Lease:
-    return Lease(run_id or uuid4(), UUID(session_id), world.workspace_id, attempt, 0, 0, 0.0, SETUP)
+    return Lease(run_id or uuid4(), UUID(session_id), world.workspace_id, attempt, 0, 0, 0.0, SETUP, SETUP.model)
 
 
 async def _until_read(sender: DeltaSender, *session_ids: str) -> None:
