@@ -106,7 +106,7 @@ class Agent:
         priority: Priority,
         batches_of: Callable[[Model], Batches | None],
     ) -> None:
-        """`resolve` finds a fallback model by its name, `batches_of` the batch interface of a model, if there is one."""
+        """`resolve` finds a fallback model by its name, `batches_of` the batch interface of a model, if any."""
         self._model = model
         self._resolve = resolve
         self.asks_once = False
