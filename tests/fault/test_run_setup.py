@@ -87,7 +87,7 @@ async def test_a_run_keeps_its_setup_over_all_attempts(world: World, server: Ser
                 assert results["current_time"].startswith("Denied"), "the policy applies at once"
 
                 # Several: what is told of the first may be over before the stream follows the run.
-                stand_in.replies["new"] = [refuses(503, OPENAI.error("overloaded", "Busy."))] * 3
+                stand_in.replies["new"] = [refuses(500, OPENAI.error("overloaded", "Busy."))] * 3
                 async with reading(server.url, session_id, world.key) as reader:
                     await heard(world, session_id, reader)
                     next_run = (await world.submit(session_id)).json()["run_id"]
@@ -96,7 +96,7 @@ async def test_a_run_keeps_its_setup_over_all_attempts(world: World, server: Ser
                 assert message is not None
                 assert message.data["run_id"] == next_run
                 assert message.data["attempt"] in (2, 3, 4)
-                assert message.data["reason"] == "openai-chat:new failed with status 503: Busy."
+                assert message.data["reason"] == "openai-chat:new failed with status 500: Busy."
                 assert (await ended(world, next_run))["model"] == "openai-chat:new"
 
     first, second, third = map(used_in, stand_in.bodies["old"])
