@@ -93,7 +93,7 @@ async def test_listing_and_answering(tmp_path: Path, server: Server, world: Worl
     assert len(person.json("actions", "list", "--state", "resolved", "--limit", "2")["items"]) == 2
     by_day, by_session = (person.done("usage", "--by", by) for by in ("day", "session"))
     assert "Weather report" in by_session
-    assert by_day.splitlines()[0].split() == ["DAY", "RUNS", "TOKENS", "IN", "CACHED", "OUT", "COST"]
+    assert by_day.splitlines()[0].split() == ["DAY", "RUNS", "TOKENS", "IN", "CACHED", "WRITTEN", "OUT", "COST"]
     assert person.json("usage", "--by", "api-key")["items"][0]["label"] == "test"
     nothing = person.qd("usage", "--by", "model", "--from", "2020-01-01", "--to", "2020-02-01")
     assert nothing.stderr == "No usage in this time.\n"

@@ -24,7 +24,6 @@ FILES = [
     *STORES,
     SOURCE / "auth" / "last_used.py",
     SOURCE / "events" / "log.py",
-    SOURCE / "runs" / "model_pauses.py",
     SOURCE / "db" / "migrate.py",
     SOURCE / "db" / "roles.py",
     SOURCE / "db" / "table_data.py",

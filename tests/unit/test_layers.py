@@ -26,7 +26,7 @@ OPERATOR_COMMANDS = {
     "cli.serve",
 }
 # Each has one or two statements that belong to no store of a feature.
-SQL_OUTSIDE_STORES = {"auth.last_used", "events.log", "runs.model_pauses"}
+SQL_OUTSIDE_STORES = {"auth.last_used", "events.log"}
 
 Tree = dict[str, ast.Module]
 

@@ -55,4 +55,4 @@ RETURN hashtextextended('turns', 8);
 -- The requests to the models of a provider with a limit. Its holder waits for no session.
 CREATE OR REPLACE FUNCTION model_limits_lock(provider text) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN hashtextextended(provider, 9);
+RETURN hashtextextended(provider, 10);
