@@ -87,7 +87,7 @@ async def test_a_run_keeps_its_setup_over_all_attempts(world: World, server: Ser
                 assert results["current_time"].startswith("Denied"), "the policy applies at once"
 
                 # Several: what is told of the first may be over before the stream follows the run.
-                stand_in.replies["new"] = [refuses(500, OPENAI.error("overloaded", "Busy."))] * 3
+                stand_in.replies["new"] = [refuses(500, OPENAI.error("server_error", "Busy."))] * 3
                 async with reading(server.url, session_id, world.key) as reader:
                     await heard(world, session_id, reader)
                     next_run = (await world.submit(session_id)).json()["run_id"]

@@ -242,13 +242,6 @@ ORDER BY 1, 2, 3
 # Only functions use them: functions/model_pauses.sql and model_limits.sql, with tests of their own.
 _TABLES_OF_FUNCTIONS = ("model_limits", "model_pauses", "model_requests", "model_turns")
 _USED_ELSEWHERE = [
-    # pause_model() and release_waiting_runs() use them.
-    "DELETE ON app.model_pauses",
-    "INSERT ON app.model_pauses",
-    "UPDATE (probe_run_id) ON app.model_pauses",
-    "UPDATE (reason) ON app.model_pauses",
-    "UPDATE (refusals) ON app.model_pauses",
-    "UPDATE (until) ON app.model_pauses",
     # ask_runs_to_leave(), cancel_run_jobs() and synchronize_worker() use them.
     "UPDATE (ask_at) ON app.run_jobs",
     "UPDATE (cancelled) ON app.run_jobs",

@@ -255,7 +255,7 @@ OF_ALL_WORKSPACES: dict[str, tuple[str, ...]] = {
     ),
     "a worker takes batches that are due": ("runs/batch_store _TAKE",),
     "a worker claims due deliveries": ("webhooks/store _CLAIM",),
-    "notifies every process about sessions": ("events/store _NOTIFY",),
+    "notifies every process about sessions": ("events/store _NOTIFY", "events/store _NOTIFY_READERS"),
     "for the operator": (
         "credentials/store _SECRETS",
         "webhooks/store _SECRETS",
