@@ -175,7 +175,8 @@ def _script(server: Server, sessions: Sessions) -> str:
         "true",
         str(UNBOUNDED["SUBMIT_RUN_WAITING_INPUTS"]),
         str(UNBOUNDED["SUBMIT_RUN_WAITING_BYTES"]),
-        # Attachments and traces.
+        # Attachments, traces and batches.
+        "NULL",
         "NULL",
         "NULL",
     )

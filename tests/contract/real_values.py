@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET, Struct
 from schemathesis import Case, HookContext
 
-from quarterdeck.agents.configuration import ClientTools, ConfigurationField, McpServers
+from quarterdeck.agents.configuration import ClientTools, ConfigurationField, FallbackModels, McpServers
 from quarterdeck.connections.credentials.model import CreateCredentialBody, CredentialType, Parameters
 from quarterdeck.connections.servers.model import ChangeMcpServerBody, CreateMcpServerBody
 from quarterdeck.core import ids
@@ -347,7 +347,7 @@ def _fitting_configuration(body: Any, records: Records) -> Any:
     """Skills, servers and models that exist, and schemas that are valid. What is wrong on purpose stays wrong."""
     if not isinstance(body, dict):
         return body
-    body = _with_servers(_with_skills(_with_model(_with_client_tools(body)), records), records)
+    body = _with_servers(_with_skills(_with_models(_with_client_tools(body)), records), records)
     return body | {"output_schema": {"type": "object"}} if isinstance(body.get("output_schema"), dict) else body
 
 
@@ -407,13 +407,29 @@ def _set_attachments(case: Case[Any], records: Records) -> None:
         case.body = body | {"attachments": records.by_parameter["file_id"][: len(given)]}
 
 
+def _with_models(body: dict[str, Any]) -> dict[str, Any]:
+    return _with_fallback_models(_with_model(body))
+
+
 def _with_model(body: dict[str, Any]) -> dict[str, Any]:
     """A model that can be used, for any text of the right form."""
     try:
         model = msgspec.convert(body.get("model"), Line)
     except msgspec.ValidationError:
         return body
-    return body | {"model": "demo" if len(model) % 2 else f"openai:m{crc32(model.encode('utf-8', 'replace'))}"}
+    return body | {"model": _known_model(model)}
+
+
+def _with_fallback_models(body: dict[str, Any]) -> dict[str, Any]:
+    try:
+        models = msgspec.convert(body.get("fallback_models"), FallbackModels)
+    except msgspec.ValidationError:
+        return body
+    return body | {"fallback_models": list(dict.fromkeys(map(_known_model, models)))}
+
+
+def _known_model(text: str) -> str:
+    return "demo" if len(text) % 2 else f"openai:m{crc32(text.encode('utf-8', 'replace'))}"
 
 
 def _set_webhook(case: Case[Any], records: Records) -> None:

@@ -112,6 +112,7 @@ async def test_a_run_with_settings(world: World, server: Server) -> None:
     assert (await world.get(path)).json()["usage"] == {
         "input_tokens": 22,
         "cached_tokens": 8,
+        "cache_write_tokens": 0,
         "output_tokens": 14,
         "cost_usd": None,
     }

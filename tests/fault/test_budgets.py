@@ -48,7 +48,13 @@ async def raise_cost_of_run(world: World, stand_in: StandIn) -> None:
     assert action["kind"] == "budget"
     assert action["reached"] == {"scope": "run", "limit": "max_cost_usd", "maximum": 0.00005, "used": STEP_COST}
     assert action["reason"] == "Reached the limit of $0.00005 for this run: $0.000092 used."
-    used = {"input_tokens": 11, "cached_tokens": 4, "output_tokens": 7, "cost_usd": STEP_COST}
+    used = {
+        "input_tokens": 11,
+        "cached_tokens": 4,
+        "cache_write_tokens": 0,
+        "output_tokens": 7,
+        "cost_usd": STEP_COST,
+    }
     assert (await run_of(world, run_id))["usage"] == used
     assert (await world.submit(session_id, "One more thing.")).json() == {"outcome": "steered", "run_id": run_id}
     too_low = await world.post(f"/v1/actions/{action['id']}/resolve", {"decision": "raise", "max_cost_usd": STEP_COST})
@@ -56,7 +62,7 @@ async def raise_cost_of_run(world: World, stand_in: StandIn) -> None:
     await resolve(world, action, decision="raise", max_cost_usd=0.0001)
     assert (await ended(world, run_id))["state"] == "succeeded"
     assert stand_in.texts("gpt-4o")[-1] == ["Hello.", "One more thing."]
-    twice = {"input_tokens": 22, "cached_tokens": 8, "output_tokens": 14, "cost_usd": pytest.approx(2 * STEP_COST)}
+    twice = {name: pytest.approx(2 * value) for name, value in used.items()}
     assert (await run_of(world, run_id))["usage"] == twice
     session = (await world.get(f"/v1/sessions/{session_id}")).json()
     assert session["usage"] == twice
