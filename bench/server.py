@@ -23,7 +23,7 @@ from psycopg.rows import TupleRow
 from bench.case import BenchError, Ground
 from bench.provider import QUICKLY
 from bench.wire import Answer, Wire, request
-from quarterdeck.core.settings import DatabaseSettings
+from quarterdeck.core.settings import DatabaseSettings, KeySettings, SignInSettings
 from quarterdeck.db.database import connection_options
 from quarterdeck.db.migrate import migrate
 from quarterdeck.events.model import EventBody, EventPage
@@ -192,7 +192,7 @@ def _new_database(postgres_url: str) -> str:
 async def _first_start(url: str) -> FirstStart:
     options = connection_options(DatabaseSettings())
     async with await AsyncConnection.connect(url, autocommit=True, options=options) as connection:
-        first = await first_start(connection, "bench")
+        first = await first_start(connection, KeySettings("bench"), SignInSettings())
     assert first is not None, "the database is new"
     return first
 

@@ -52,7 +52,12 @@ CLOSED_MCP_ADDRESS = "127.0.0.1:65533"
 CLOSED_MCP_URL = f"http://{CLOSED_MCP_ADDRESS}/mcp"
 
 # Tests send more requests in a second than the default limits expect of a team. Those about the limits set their own.
-UNLIMITED = {"QUARTERDECK_LIMIT_CREDENTIAL_PER_MINUTE": "0", "QUARTERDECK_LIMIT_WORKSPACE_PER_MINUTE": "0"}
+TRIES_PER_ADDRESS = 1_000_000
+UNLIMITED = {
+    "QUARTERDECK_LIMIT_CREDENTIAL_PER_MINUTE": "0",
+    "QUARTERDECK_LIMIT_WORKSPACE_PER_MINUTE": "0",
+    "QUARTERDECK_SIGN_IN_TRIES_PER_ADDRESS": str(TRIES_PER_ADDRESS),
+}
 
 
 class Server(Struct, frozen=True):

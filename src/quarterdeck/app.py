@@ -41,6 +41,8 @@ from quarterdeck.http.middleware import Middleware
 from quarterdeck.http.request_spans import RequestSpans
 from quarterdeck.models.catalog import ModelCatalog
 from quarterdeck.models.output_schema import SchemaChecks
+from quarterdeck.people.passwords import Passwords, Tries
+from quarterdeck.people.sign_in import SignIns
 from quarterdeck.retention import delete_expired
 from quarterdeck.runs.creation import AttachmentRules
 from quarterdeck.runs.input_batcher import InputBatcher
@@ -87,6 +89,8 @@ class Services:
         self.uploads = Uploads(settings.bundle, spool_folder(settings.data_dir))
         self.archives = Archives(self.blobs, settings.bundle.scans)
         self.sandbox = SandboxOffer(settings.sandbox)
+        tries = Tries(self.database, settings.sign_in)
+        self.sign_ins = SignIns(self.database, Passwords(), tries, settings.key, settings.sign_in)
         self.oauth_tokens = OAuthTokens(settings.credential, settings.mcp.allowed_addresses)
         self.mcp_checks = McpChecks(settings.mcp)
         self.mcp_offer = McpOffer(settings.mcp)
@@ -141,11 +145,14 @@ class Services:
             ModelCatalog: ModelCatalog(settings.model),
             SchemaChecks: SchemaChecks(),
             AttachmentRules: AttachmentRules(settings.file, settings.sandbox, settings.model),
+            SignIns: self.sign_ins,
             SecretCipher: SecretCipher(settings.encryption, settings.data_dir),
             OAuthTokens: self.oauth_tokens,
             McpChecks: self.mcp_checks,
             McpOffer: self.mcp_offer,
-            **{type(section): section for section in (settings.key, settings.token, settings.webhook)},
+            **{
+                type(section): section for section in (settings.key, settings.token, settings.sign_in, settings.webhook)
+            },
             CredentialSettings: settings.credential,
             McpSettings: settings.mcp,
             RetentionDays: settings.default_retention,

@@ -17,6 +17,7 @@ from quarterdeck.core.settings import Settings
 from quarterdeck.db.database import Database
 from quarterdeck.files.service import sweep_files
 from quarterdeck.insights.service import sweep_usage
+from quarterdeck.people.sign_in import sweep_sign_ins
 from quarterdeck.sessions.expiry import expire_files, expire_logs
 from quarterdeck.sessions.service import purge_deleted_sessions
 from quarterdeck.webhooks.service import sweep_deliveries
@@ -35,6 +36,8 @@ class Deleted(Struct, frozen=True):
     sessions: int = 0
     deliveries: int = 0
     usage: int = 0
+    # Codes of `qd login` and counted tries.
+    sign_ins: int = 0
 
 
 async def delete_expired(database: Database, blobs: BlobStore, settings: Settings) -> Deleted:
@@ -71,6 +74,7 @@ class _Sweep(Struct, frozen=True):
         yield self._sessions
         yield self._blobs
         yield self._deliveries
+        yield self._sign_ins
 
     async def _receipts(self) -> dict[str, int]:
         receipt = self.settings.receipt
@@ -108,6 +112,9 @@ class _Sweep(Struct, frozen=True):
         shortest = min([days, *self._days("delivery_days")])
         batch = self.settings.receipt.sweep_batch
         return {"deliveries": await sweep_deliveries(self.database, days, shortest, batch)}
+
+    async def _sign_ins(self) -> dict[str, int]:
+        return {"sign_ins": await sweep_sign_ins(self.database, self.settings.sign_in)}
 
     def _days(self, kind: str) -> list[int]:
         found = (getattr(retention, kind) for retention in self.retention.values())

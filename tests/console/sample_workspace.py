@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from quarterdeck.api_keys.model import CreateApiKeyBody
 from quarterdeck.core.actors import Permission
+from quarterdeck.people import members, profiles
 from quarterdeck.workspaces import service as workspaces
 from tests.console.sample_agents import SampleAgents, add_agents
 from tests.console.sample_report import add_report
@@ -93,9 +94,9 @@ async def _members(world: World) -> None:
     async with await world.connect() as connection:
         world.workspace_id = await workspaces.create_workspace(connection, "Harbour Works", ADA)
         for email in NAMES:
-            await workspaces.add_member(connection, world.workspace_id, email)
-            await workspaces.set_user(connection, email, NAMES[email])
-        await workspaces.remove_member(connection, world.workspace_id, LINUS, revoke_keys=True)
+            await members.add_by_operator(connection, world.workspace_id, email)
+            await profiles.name_by_operator(connection, email, NAMES[email])
+        await members.remove_by_operator(connection, world.workspace_id, LINUS)
 
 
 async def _keys(world: World) -> None:

@@ -8,6 +8,7 @@ from playwright.async_api import expect
 
 from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.core.actors import Permission
+from quarterdeck.people import members, profiles
 from quarterdeck.workspaces import service as workspaces
 from tests.console.browser import ConsolePage
 from tests.world import World
@@ -114,9 +115,9 @@ async def test_workspace_and_members(console: ConsolePage, world: World) -> None
     async with await world.connect() as connection:
         await workspaces.configure_workspace(connection, world.workspace_id, max_key_days=30)
         for email in (f"ann.{world.workspace_id}@example.com", f"bob.{world.workspace_id}@example.com"):
-            await workspaces.add_member(connection, world.workspace_id, email)
-            await workspaces.set_user(connection, email, email.partition(".")[0].title())
-        await workspaces.remove_member(connection, world.workspace_id, email, revoke_keys=False)
+            await members.add_by_operator(connection, world.workspace_id, email)
+            await profiles.name_by_operator(connection, email, email.partition(".")[0].title())
+        await members.remove_by_operator(connection, world.workspace_id, email)
     page = console.page
     await console.sign_in(world.key, "/workspace")
     await expect(page.get_by_role("main")).to_contain_text("30 days")

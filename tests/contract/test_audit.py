@@ -15,6 +15,7 @@ from quarterdeck.api_keys.model import CreateApiKeyBody
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.operation import Operation
+from quarterdeck.people import members, profiles
 from quarterdeck.workspaces import service as workspaces
 from tests.contract.test_callers import absent_ids, ids_for, prepare, request
 from tests.world import EVERY_PERMISSION, World, bundle, error_of
@@ -218,17 +219,17 @@ async def test_operator_actions_are_logged(world: World) -> None:
     email = f"{uuid4().hex}@example.com"
     workspace_id = world.workspace_id
     async with await world.connect() as connection:
-        user_id = await workspaces.add_member(connection, workspace_id, email)
-        await workspaces.add_member(connection, workspace_id, email)
-        await workspaces.set_user(connection, email, "Ann")
-        await workspaces.set_user(connection, email, "Ann")
+        user_id = await members.add_by_operator(connection, workspace_id, email)
+        await members.add_by_operator(connection, workspace_id, email)
+        await profiles.name_by_operator(connection, email, "Ann")
+        await profiles.name_by_operator(connection, email, "Ann")
         await workspaces.configure_workspace(connection, workspace_id, max_key_days=90)
         await workspaces.configure_workspace(connection, workspace_id, name="Test", max_key_days=90)
         body = CreateApiKeyBody("hers", [Permission.WORKSPACE_READ], datetime.now(UTC) + timedelta(days=9))
         key = await workspaces.create_key(connection, "test", workspace_id, body, email)
-        await workspaces.remove_member(connection, workspace_id, email, revoke_keys=False)
-        await workspaces.remove_member(connection, workspace_id, email, revoke_keys=True)
-        await workspaces.remove_member(connection, workspace_id, email, revoke_keys=True)
+        await members.remove_by_operator(connection, workspace_id, email)
+        await members.remove_by_operator(connection, workspace_id, email)
+        await members.remove_by_operator(connection, workspace_id, email)
     events = await listed(world, "?order=asc")
     found = [(event["action"], event["object_type"], event["object_id"], event["detail"]) for event in events]
     told = {"label": "hers", "prefix": key.prefix, "permissions": ["workspace.read"]}
@@ -253,15 +254,15 @@ async def test_the_operator_changes_nothing_without_an_entry(world: World) -> No
     email, new = f"{uuid4().hex}@example.com", f"{uuid4().hex}@example.com"
     body, workspace_id = CreateApiKeyBody("x", []), world.workspace_id
     async with await world.connect() as connection:
-        await workspaces.add_member(connection, workspace_id, email)
+        await members.add_by_operator(connection, workspace_id, email)
     async with refusing_entries(world), await world.connect() as connection:
         before = await all_records(world)
         for doing in (
-            workspaces.add_member(connection, workspace_id, new),
-            workspaces.remove_member(connection, workspace_id, email, revoke_keys=True),
+            members.add_by_operator(connection, workspace_id, new),
+            members.remove_by_operator(connection, workspace_id, email),
             workspaces.create_key(connection, "test", workspace_id, body, None),
             workspaces.configure_workspace(connection, workspace_id, name="x"),
-            workspaces.set_user(connection, email, "Ann"),
+            profiles.name_by_operator(connection, email, "Ann"),
         ):
             with pytest.raises(psycopg.errors.RaiseException, match="no entry"):
                 await doing
@@ -273,7 +274,7 @@ async def test_refused_operator_actions_leave_no_entry(world: World) -> None:
     ((owner,),) = await world.fetch("SELECT email FROM users WHERE id = %s", await owner_of(world))
     async with await world.connect() as connection:
         with pytest.raises(ServiceError, match="owner"):
-            await workspaces.remove_member(connection, world.workspace_id, owner, revoke_keys=True)
+            await members.remove_by_operator(connection, world.workspace_id, owner)
         with pytest.raises(ServiceError, match="not a member"):
             await workspaces.configure_workspace(connection, world.workspace_id, name="x", owner_email="no@example.com")
     assert await rows(world) == before
@@ -282,14 +283,14 @@ async def test_refused_operator_actions_leave_no_entry(world: World) -> None:
 async def test_actor_is_shown_after_leaving_the_workspace(world: World) -> None:
     email = f"{uuid4().hex}@example.com"
     async with await world.connect() as connection:
-        user_id = await workspaces.add_member(connection, world.workspace_id, email)
-        await workspaces.set_user(connection, email, "Ann Other")
+        user_id = await members.add_by_operator(connection, world.workspace_id, email)
+        await profiles.name_by_operator(connection, email, "Ann Other")
         body = CreateApiKeyBody("hers", list(EVERY_PERMISSION))
         hers = await workspaces.create_key(connection, "test", world.workspace_id, body, email)
     assert isinstance(hers.secret, str)
     created = (await world.post("/v1/api-keys", {"label": "x", "permissions": []}, key=hers.secret)).json()
     async with await world.connect() as connection:
-        await workspaces.remove_member(connection, world.workspace_id, email, revoke_keys=True)
+        await members.remove_by_operator(connection, world.workspace_id, email)
     ann = {"user_id": str(user_id), "display_name": "Ann Other", "primary_email": email}
     keys = {item["id"]: item for item in (await world.list_keys()).json()["items"]}
     assert keys[created["id"]]["created_by"] == keys[str(hers.id)]["created_by"] == ann
@@ -325,9 +326,9 @@ async def test_entries_have_the_names_of_their_objects(world: World) -> None:
     token = (await world.post(f"/v1/sessions/{await world.new_session()}/tokens", {})).json()
     async with await world.connect() as connection:
         email = f"{uuid4()}@example.com"
-        await workspaces.add_member(connection, world.workspace_id, email)
-        await workspaces.set_user(connection, email, "Ann Other")
-        await workspaces.remove_member(connection, world.workspace_id, email, revoke_keys=True)
+        await members.add_by_operator(connection, world.workspace_id, email)
+        await profiles.name_by_operator(connection, email, "Ann Other")
+        await members.remove_by_operator(connection, world.workspace_id, email)
     names = [(event["action"], event["object_name"]) for event in await listed(world, "?order=asc&limit=200")]
     assert names[-15:] == [
         ("create_skill", "before"),

@@ -6,6 +6,7 @@ import httpx
 
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.ids import new_id
+from quarterdeck.people import members
 from tests.workers import eventually
 from tests.world import Server, World, error_of
 
@@ -155,10 +156,10 @@ async def test_created_by_still_renders_after_the_person_has_left(world: World) 
 
     email = f"{uuid4().hex}@example.com"
     async with await world.connect() as connection:
-        await service.add_member(connection, world.workspace_id, email)
+        await members.add_by_operator(connection, world.workspace_id, email)
         body = CreateApiKeyBody("theirs", [Permission.WORKSPACE_READ])
         created = await service.create_key(connection, "test", world.workspace_id, body, email)
-        left = await service.remove_member(connection, world.workspace_id, email, revoke_keys=False)
+        left = await members.remove_by_operator(connection, world.workspace_id, email)
     assert [key.id for key in left] == [created.id]
     listed = {item["id"]: item for item in (await world.list_keys(key=str(created.secret))).json()["items"]}
     assert listed[str(created.id)]["created_by"]["primary_email"] == email

@@ -10,6 +10,7 @@ import pytest
 from quarterdeck.api_keys import service as api_keys
 from quarterdeck.api_keys.model import ApiKeyBody, CreateApiKeyBody
 from quarterdeck.core.actors import Permission
+from quarterdeck.people import members
 from quarterdeck.workspaces import service as workspaces
 from tests.workers import held_up
 from tests.world import World, error_of
@@ -196,7 +197,7 @@ async def test_a_key_that_is_revoked_while_it_makes_another_makes_none(world: Wo
 async def test_removing_a_person_ends_also_the_key_being_made(world: World) -> None:
     email = f"{uuid4().hex}@example.com"
     async with await world.connect() as connection:
-        user_id = await workspaces.add_member(connection, world.workspace_id, email)
+        user_id = await members.add_by_operator(connection, world.workspace_id, email)
         body = CreateApiKeyBody("theirs", [Permission.KEY_MANAGE])
         await workspaces.create_key(connection, "test", world.workspace_id, body, email)
     async with await world.connect() as making:
@@ -213,4 +214,4 @@ async def test_removing_a_person_ends_also_the_key_being_made(world: World) -> N
 
 async def _remove(world: World, email: str) -> list[ApiKeyBody]:
     async with await world.connect() as connection:
-        return await workspaces.remove_member(connection, world.workspace_id, email, revoke_keys=True)
+        return await members.remove_by_operator(connection, world.workspace_id, email)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from quarterdeck.core.actors import Permission
-from quarterdeck.workspaces import service as workspaces
+from quarterdeck.people import members, profiles
 from tests.workers import eventually
 from tests.world import World, error_of
 
@@ -43,8 +43,8 @@ async def test_a_session_token(world: World) -> None:
     """Its maker is who made the key that made it. Whoever holds the token does not learn the maker's address."""
     email = f"{uuid4().hex}@example.com"
     async with await world.connect() as connection:
-        user_id = await workspaces.add_member(connection, world.workspace_id, email)
-        await workspaces.set_user(connection, email, "Ann")
+        user_id = await members.add_by_operator(connection, world.workspace_id, email)
+        await profiles.name_by_operator(connection, email, "Ann")
     maker, maker_id = await world.new_key_record(tuple(Permission))
     await world.execute("UPDATE api_keys SET created_by = %s WHERE id = %s", user_id, maker_id)
     session_id = await world.new_session()

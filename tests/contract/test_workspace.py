@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from quarterdeck.core.actors import Permission
+from quarterdeck.people import members, profiles
 from quarterdeck.workspaces import service as workspaces
 from tests.world import World, error_of
 
@@ -14,15 +15,15 @@ from tests.world import World, error_of
 async def add_member(world: World, email: str | None = None) -> tuple[str, UUID]:
     email = email or f"{uuid4().hex}@example.com"
     async with await world.connect() as connection:
-        return email, await workspaces.add_member(connection, world.workspace_id, email)
+        return email, await members.add_by_operator(connection, world.workspace_id, email)
 
 
 async def remove_member(world: World, email: str) -> None:
     async with await world.connect() as connection:
-        await workspaces.remove_member(connection, world.workspace_id, email, revoke_keys=False)
+        await members.remove_by_operator(connection, world.workspace_id, email)
 
 
-async def members(world: World, query: str = "") -> list[dict[str, Any]]:
+async def listed_members(world: World, query: str = "") -> list[dict[str, Any]]:
     answer = await world.get(f"/v1/members{query}")
     assert answer.status_code == 200, answer.text
     items: list[dict[str, Any]] = answer.json()["items"]
@@ -136,14 +137,14 @@ async def test_who_may_let_conversations_expire(world: World) -> None:
 async def test_a_changed_workspace(world: World) -> None:
     email, user_id = await add_member(world)
     async with await world.connect() as connection:
-        await workspaces.set_user(connection, email, "Ann")
+        await profiles.name_by_operator(connection, email, "Ann")
         await workspaces.configure_workspace(
             connection, world.workspace_id, name="Crew", max_key_days=30, owner_email=email
         )
     body = (await world.get("/v1/workspace")).json()
     assert (body["name"], body["max_key_days"]) == ("Crew", 30)
     assert body["owner"] == {"user_id": str(user_id), "display_name": "Ann", "primary_email": email}
-    roles = {member["user"]["user_id"]: member["role"] for member in await members(world)}
+    roles = {member["user"]["user_id"]: member["role"] for member in await listed_members(world)}
     assert sorted(roles.values()) == ["member", "owner"]
     assert roles[str(user_id)] == "owner"
 
@@ -152,7 +153,7 @@ async def test_members_can_leave_and_return(world: World) -> None:
     email, user_id = await add_member(world)
 
     async def one() -> dict[str, Any]:
-        (found,) = [member for member in await members(world) if member["user"]["user_id"] == str(user_id)]
+        (found,) = [member for member in await listed_members(world) if member["user"]["user_id"] == str(user_id)]
         return found
 
     joined = await one()
@@ -192,6 +193,6 @@ async def test_every_member_is_listed_once(world: World, order: str, limit: int)
 
 async def test_a_cursor_of_another_list_is_400(world: World) -> None:
     other = await World.create(world.database_url, world.http)
-    (theirs,) = await members(other)
+    (theirs,) = await listed_members(other)
     for cursor in (theirs["user"]["user_id"], str(uuid4())):
         assert error_of(await world.get(f"/v1/members?after={cursor}")) == (400, "invalid_request")

@@ -13,6 +13,7 @@ from uuid import UUID
 from msgspec import Struct
 from psycopg.conninfo import make_conninfo
 
+from quarterdeck.core.settings import KeySettings, SignInSettings
 from quarterdeck.server.data_directory import SOCKET_NAME
 from quarterdeck.workspaces.service import FirstStart, first_start
 from tests.fault.postgres import Postgres
@@ -91,7 +92,7 @@ class Fleet(Deployment):
         if self.options.bug is not None:
             await self._plant(BUGS[self.options.bug])
         async with self.connect() as connection:
-            first: FirstStart | None = await first_start(connection, "fleet")
+            first: FirstStart | None = await first_start(connection, KeySettings("fleet"), SignInSettings())
         assert first is not None, "the database is new"
         self.workspace_id, self.key = first.workspace_id, first.secret
         for process in self.processes:

@@ -14,6 +14,7 @@ from obstore.exceptions import BaseError, NotFoundError
 from obstore.store import S3Store
 from psycopg.conninfo import make_conninfo
 
+from quarterdeck.core.settings import KeySettings, SignInSettings
 from quarterdeck.db.pool import KEEPALIVE
 from quarterdeck.workspaces.service import FirstStart, first_start
 from tests.fleet.deployment import Deployment
@@ -78,7 +79,7 @@ class SimulatedHosts(Deployment):
         self.primary.replicate(self._options.replication)
         self._start_store()
         async with self.connect() as connection:
-            first: FirstStart | None = await first_start(connection, "simulation")
+            first: FirstStart | None = await first_start(connection, KeySettings("simulation"), SignInSettings())
         assert first is not None, "the database is new"
         self.workspace_id, self.key = first.workspace_id, first.secret
         for host in self.api_hosts:

@@ -12,7 +12,7 @@ from quarterdeck.connections.credentials import store as credentials
 from quarterdeck.connections.mcp.model import McpTool
 from quarterdeck.connections.servers import store as mcp_servers
 from quarterdeck.connections.servers.model import McpServerBody
-from quarterdeck.core.actors import ActorBody, Credential, CredentialKind
+from quarterdeck.core.actors import ActorBody, Credential, CredentialKind, Role
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID, new_id
 from quarterdeck.core.retention import RetentionDays
 from quarterdeck.core.settings import SubmitSettings
@@ -22,6 +22,7 @@ from quarterdeck.insights import service as insights_service
 from quarterdeck.insights import store as insights
 from quarterdeck.insights.model import UsageGroup, Window
 from quarterdeck.models.model import NO_OPTIONS
+from quarterdeck.people import store as people
 from quarterdeck.runs import action_store as actions
 from quarterdeck.runs import lifecycle_store as lifecycle
 from quarterdeck.runs import store as runs
@@ -230,7 +231,14 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: mcp_servers.forget_tools(c, a.workspace, b.mcp_server)
     yield lambda c, a, b: mcp_servers.add_tools(c, a.workspace, b.mcp_server, [TAKEN_TOOL])
 
-    yield lambda c, a, b: workspaces.lock_workspace(c, a.workspace)
+    yield lambda c, a, b: returns(sessions.tokens_of_user(c, a.workspace, b.user), [])
+    yield lambda c, a, b: returns(people.member(c, a.workspace, b.user), None)
+    yield lambda c, a, b: returns(people.member_by_email(c, a.workspace, b.email), None)
+    yield lambda c, a, b: returns(people.set_role(c, a.workspace, b.user, Role.VIEWER), False)
+    yield lambda c, a, b: returns(people.invitation(c, a.workspace, b.invitation), None)
+    yield lambda c, a, b: returns(people.withdraw_invitation(c, a.workspace, b.invitation), False)
+    yield lambda c, a, b: returns(people.device(c, a.user, b.device), None)
+    yield lambda c, a, b: returns(people.end_devices(c, a.user, [b.device]), 0)
     kept = RetentionDays(run_days=1)
     yield lambda c, a, b: workspaces.change(c, a.workspace, "taken", 1, a.user, Limit(), kept)
     today = datetime.now(UTC).date()
@@ -244,8 +252,7 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: expiry.with_old_inputs(c, a.workspace, (datetime(1970, 1, 1, tzinfo=UTC), 0), 0, 9)
     yield lambda c, a, b: expiry.with_old_runs(c, a.workspace, LOWEST_ID, 0, 9)
     yield lambda c, a, b: expiry.old_forks(c, a.workspace, LOWEST_ID, 0, 9)
-    yield lambda c, a, b: returns(workspaces.end_member(c, a.workspace, b.user), False)
-    yield lambda c, a, b: returns(workspaces.find_member(c, a.workspace, b.email), None)
+    yield lambda c, a, b: returns(people.end_member(c, a.workspace, b.user), False)
     for newest_first in ORDERS:
         yield from _pages(newest_first=newest_first)
 
@@ -279,7 +286,9 @@ def _pages(*, newest_first: bool) -> Iterator[StoreCall]:
         yield lambda c, a, b, s=start: credentials.page(c, a.workspace, s or b.credential, 9, **order)  # type: ignore[misc]
         yield lambda c, a, b, s=start: webhooks.page(c, a.workspace, s or b.webhook, 9, **order)  # type: ignore[misc]
         yield lambda c, a, b, s=start: mcp_servers.page(c, a.workspace, s or b.mcp_server, 9, **order)  # type: ignore[misc]
-        yield lambda c, a, b, s=start: workspaces.members(c, a.workspace, s or b.user, 9, **order)  # type: ignore[misc]
+        yield lambda c, a, b, s=start: people.members(c, a.workspace, s or b.user, 9, **order)  # type: ignore[misc]
+        yield lambda c, a, b, s=start: people.invitations(c, a.workspace, s or b.invitation, 9, **order)  # type: ignore[misc]
+        yield lambda c, a, b, s=start: people.devices(c, a.user, s or b.device, 9, **order)  # type: ignore[misc]
         for state in (None, DeliveryState.PENDING):
             yield lambda c, a, b, s=start, of=state: webhooks.page_of_deliveries(  # type: ignore[misc]
                 c, a.webhook, s or b.delivery, 9, state=of, **order

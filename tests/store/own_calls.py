@@ -16,13 +16,13 @@ from quarterdeck.auth import store as access
 from quarterdeck.blobs import store as blobs
 from quarterdeck.blobs.model import Blob, StoredBlob
 from quarterdeck.changes import store as changes
-from quarterdeck.changes.model import Change, ObjectType
+from quarterdeck.changes.model import Actor, Change, ObjectType
 from quarterdeck.connections.credentials import store as credentials
 from quarterdeck.connections.credentials.model import CredentialType, Parameters, StoredCredential
 from quarterdeck.connections.mcp.model import PinnedTools
 from quarterdeck.connections.servers import store as mcp_servers
 from quarterdeck.connections.servers.model import CreateMcpServerBody
-from quarterdeck.core.actors import Caller, Credential, CredentialKind, Origin, Permission, Principal
+from quarterdeck.core.actors import Caller, Credential, CredentialKind, Origin, Permission, Principal, Role
 from quarterdeck.core.ids import LOWEST_ID, new_id
 from quarterdeck.core.retention import RetentionDays
 from quarterdeck.core.secrets import Secret
@@ -35,6 +35,8 @@ from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.files import store as files
 from quarterdeck.files.model import Upload
 from quarterdeck.models.model import AssistantTurn, EncodedRequest, Step
+from quarterdeck.people import store as people
+from quarterdeck.people.model import DeviceKind
 from quarterdeck.runs import action_store as actions
 from quarterdeck.runs import batch_store as batches
 from quarterdeck.runs import lifecycle_store as lifecycle
@@ -78,6 +80,7 @@ from tests.workers import SETUP
 def with_own_ids() -> Iterator[StoreCall]:
     """What is done to an object that was seen is done to no other."""
     yield from _own_credentials()
+    yield from _own_people()
     yield from _own_rows()
     yield from _own_runs()
     yield from _own_actions()
@@ -91,18 +94,57 @@ def with_own_ids() -> Iterator[StoreCall]:
 def _own_credentials() -> Iterator[StoreCall]:
     a = ALPHA
     key, token = Credential(CredentialKind.API_KEY, a.key_hash), Credential(CredentialKind.SESSION_TOKEN, a.token_hash)
-    by_key = Principal(a.workspace, a.key, a.user, a.key, frozenset(), None)
-    by_token = Principal(a.workspace, a.key, a.user, a.session, frozenset(), None, a.session, a.token)
-    yield lambda c, a, b: access.find_principals(c, [key, token])
+    device = Credential(CredentialKind.DEVICE, a.device_hash, a.workspace)
+    by_key = Principal(a.workspace, a.key, a.user, Role.OWNER, a.key, frozenset(), None)
+    by_token = Principal(a.workspace, a.key, a.user, Role.OWNER, a.session, frozenset(), None, a.session, a.token)
+    by_device = Principal(a.workspace, None, a.user, Role.OWNER, a.device, frozenset(), None, device_id=a.device)
+    yield lambda c, a, b: access.find_principals(c, [key, token, device])
     yield lambda c, a, b: access.hold(c, key, exclusive=False)
     yield lambda c, a, b: access.hold(c, key, exclusive=True)
     yield lambda c, a, b: access.hold(c, token, exclusive=False)
+    yield lambda c, a, b: access.hold(c, device, exclusive=False)
+    yield lambda c, a, b: access.hold(c, device, exclusive=True)
     yield lambda c, a, b: access.block(c, [a.key])
     yield lambda c, a, b: access.caller(c, by_key)
     yield lambda c, a, b: access.caller(c, by_token)
+    yield lambda c, a, b: access.caller(c, by_device)
     yield lambda c, a, b: access.caller_of(c, by_key)
     yield lambda c, a, b: access.caller_of(c, by_token)
-    yield lambda c, a, b: c.execute(last_used._FLUSH, ([a.key], [datetime.now(UTC)]))
+    for flush in last_used._FLUSH.values():
+        yield lambda c, a, b, flush=flush: c.execute(flush, ([a.key, a.device], [datetime.now(UTC)]))  # type: ignore[misc]
+
+
+def _own_people() -> Iterator[StoreCall]:
+    secret, email = Secret("x", b"x" * 32, "x"), "new@example.com"
+    yield lambda c, a, b: people.add_account(c, email)
+    yield lambda c, a, b: people.add_account(c, a.email)
+    yield lambda c, a, b: people.account(c, a.user)
+    yield lambda c, a, b: people.account_by_email(c, a.email)
+    yield lambda c, a, b: people.lock_account(c, a.user)
+    yield lambda c, a, b: people.lock_account_by_email(c, a.email)
+    yield lambda c, a, b: people.name_account(c, a.user, "renamed")
+    yield lambda c, a, b: people.set_email(c, a.user, email)
+    yield lambda c, a, b: people.set_password(c, a.user, "x")
+    yield lambda c, a, b: people.workspaces_of_user(c, a.user)
+    yield lambda c, a, b: people.memberships(c, a.user)
+    yield lambda c, a, b: people.lock_workspace(c, a.workspace)
+    yield lambda c, a, b: people.add_member(c, a.workspace, a.user, Role.ADMIN)
+    yield lambda c, a, b: people.settle_owner(c, a.workspace)
+    yield lambda c, a, b: people.add_invitation(c, a.workspace, email, Role.ADMIN, secret, a.user, 1.0)
+    yield lambda c, a, b: people.add_account_link(c, a.user, email, secret, 1.0)
+    yield lambda c, a, b: people.open_invitation(c, a.invitation_hash)
+    yield lambda c, a, b: people.open_invitation(c, a.invitation_hash, lock=True)
+    yield lambda c, a, b: people.accept_invitation(c, a.invitation, a.user)
+    yield lambda c, a, b: people.add_device(c, a.user, DeviceKind.BROWSER, "x", secret, None, 1.0)
+    yield lambda c, a, b: people.valid_devices(c, a.user)
+    yield lambda c, a, b: people.add_device_code(c, "BCDF-GHJK", secret, "x", None, 1.0)
+    yield lambda c, a, b: people.unanswered_code(c, a.user_code)
+    yield lambda c, a, b: people.unanswered_code(c, a.user_code, lock=True)
+    yield lambda c, a, b: people.lock_code(c, a.code_hash)
+    yield lambda c, a, b: people.answer_code(c, a.device_code, a.user, is_approved=True)
+    yield lambda c, a, b: people.collect_code(c, a.device_code)
+    yield lambda c, a, b: people.count_try(c, b"x", 1.0)
+    yield lambda c, a, b: people.forget_tries(c, b"x")
 
 
 def _own_rows() -> Iterator[StoreCall]:
@@ -113,8 +155,9 @@ def _own_rows() -> Iterator[StoreCall]:
     event = NewEvent(EventType.MESSAGE, {"text": "x"})
     until = datetime.now(UTC) + timedelta(days=1)
     secret, key = Secret("x", b"x" * 32, "x"), CreateApiKeyBody("x", [Permission.KEY_MANAGE])
+    by_key = Principal(ALPHA.workspace, ALPHA.key, ALPHA.user, Role.OWNER, ALPHA.key, frozenset(), None)
     yield lambda c, a, b: api_keys.add(c, a.workspace, a.user, secret, key, a.key)
-    yield lambda c, a, b: changes.add_audit_event(c, new_id(), a.workspace, change, None, Origin())
+    yield lambda c, a, b: changes.add_audit_event(c, new_id(), a.workspace, change, Actor(), Origin())
     yield lambda c, a, b: log.lock_session(c, a.session)
     yield lambda c, a, b: log.append(c, a.session, a.run, event)
     yield lambda c, a, b: events.page(c, a.session, 0, 9, 1 << 20)
@@ -122,7 +165,7 @@ def _own_rows() -> Iterator[StoreCall]:
     yield lambda c, a, b: events.heads(c, [a.session])
     yield lambda c, a, b: changes.lock_receipt(c, claim)
     yield lambda c, a, b: changes.save_receipt(c, claim, b"{}")
-    yield lambda c, a, b: sessions.add_token(c, a.session, a.key, secret, CreateSessionTokenBody(), until)
+    yield lambda c, a, b: sessions.add_token(c, a.session, by_key, secret, CreateSessionTokenBody(), until)
     yield lambda c, a, b: sessions.add(c, new_id(), a.workspace, session, a.user)
     yield lambda c, a, b: access.workspace_of(c, a.session)
     yield lambda c, a, b: sessions.prevent_deletion(c, a.session)
@@ -138,13 +181,7 @@ def _own_rows() -> Iterator[StoreCall]:
     yield lambda c, a, b: skills.of_session(c, a.session)
     yield lambda c, a, b: skills.stored_archives(c, [a.blob.hex()])
     yield lambda c, a, b: skills.add_version(c, new_id(), a.workspace, a.skill, BUNDLE, a.user)
-    yield lambda c, a, b: workspaces.add_user(c, new_id(), "new@example.com")
-    yield lambda c, a, b: workspaces.add_user(c, new_id(), a.email)
-    yield lambda c, a, b: workspaces.lock_user(c, a.email)
-    yield lambda c, a, b: workspaces.name_user(c, a.user, "renamed")
-    yield lambda c, a, b: workspaces.workspaces_of_user(c, a.user)
     yield lambda c, a, b: workspaces.add_workspace(c, new_id(), "x", a.user)
-    yield lambda c, a, b: workspaces.add_member(c, a.workspace, a.user)
 
 
 def _key(a: Workspace) -> lifecycle.RunKey:
@@ -338,6 +375,7 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: returns(files.delete_old(c, LOWEST_ID, None, 1, 9), nothing)
     yield lambda c, a, b: returns(expiry.with_files(c, LOWEST_ID, 1, 9), [])
     yield lambda c, a, b: returns(expiry.idle(c, [a.session, b.session], 1), [])
+    yield lambda c, a, b: returns(people.delete_expired(c, 3600.0), 0)
     yield lambda c, a, b: sessions.lock_deleted(c)
     yield lambda c, a, b: returns(webhooks.delete_old(c, LOWEST_ID, 30, 1, 9), nothing)
     yield lambda c, a, b: creation.replace_lost_jobs(c, 60)

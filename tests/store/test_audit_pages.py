@@ -13,6 +13,7 @@ from quarterdeck.changes.model import AuditQuery, ObjectType
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID
 from quarterdeck.core.retention import RetentionDays
 from quarterdeck.db.database import Connection
+from quarterdeck.people import members
 from quarterdeck.workspaces import service as workspaces
 from tests.store.test_sql_prepares import as_prepared
 from tests.world import AS_OWNER
@@ -63,7 +64,7 @@ async def test_a_page_does_not_read_the_whole_log(database_url: str, first_plann
     runs within a minute and replaces such plans."""
     async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=AS_OWNER) as connection:
         workspace_id = await workspaces.create_workspace(connection, "x", "a@example.com")
-        rare = await workspaces.add_member(connection, workspace_id, "b@example.com")
+        rare = await members.add_by_operator(connection, workspace_id, "b@example.com")
         often = (await workspaces.show_workspace(connection, workspace_id, RetentionDays())).owner.user_id
         thing = uuid4()
         cases = (

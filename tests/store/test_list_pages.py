@@ -63,8 +63,8 @@ SELECT id, owner, 'c' || n, 'bearer', '', '{one}' FROM rows;
 INSERT INTO webhook_deliveries (id, webhook_id, event, payload, state)
 SELECT id, owner, 'e', '', CASE WHEN n %% 50 = 7 THEN 'failed' ELSE 'delivered' END FROM rows;
 INSERT INTO mcp_servers (id, workspace_id, name, url, created_by) SELECT id, owner, 'm' || n, 'u', '{one}' FROM rows;
-INSERT INTO session_tokens (id, session_id, api_key_id, secret_hash, prefix, expires_at)
-SELECT id, owner, id, sha256(id::text::bytea), 'p', now() FROM rows;
+INSERT INTO session_tokens (id, session_id, api_key_id, created_by, secret_hash, prefix, expires_at)
+SELECT id, owner, id, '{one}', sha256(id::text::bytea), 'p', now() FROM rows;
 INSERT INTO audit_events (id, workspace_id, action, object_type, object_id, user_id, detail)
 SELECT id, owner, 'a', 'run', '{one}', '{one}', '{{}}' FROM rows;
 INSERT INTO receipts (scope_id, operation, key, fingerprint, body, created_at)

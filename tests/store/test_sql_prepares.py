@@ -161,6 +161,7 @@ def test_submit_inputs_runs_every_statement(
     ids = {name: f"00000000-0000-7000-8000-{number:012d}" for number, name in enumerate("uwksrtenf", 1)}
     connection.execute("INSERT INTO users (id, email) VALUES (%(u)s, 'a@example.com')", ids)
     connection.execute("INSERT INTO workspaces (id, name, owner_id) VALUES (%(w)s, 'w', %(u)s)", ids)
+    connection.execute("INSERT INTO members (workspace_id, user_id, role) VALUES (%(w)s, %(u)s, 'owner')", ids)
     connection.execute(
         "INSERT INTO api_keys (id, workspace_id, lineage_id, label, prefix, secret_hash, permissions, created_by)"
         " VALUES (%(k)s, %(w)s, %(k)s, 'l', 'p', decode(repeat('01', 32), 'hex'), '{session.manage}', %(u)s)",
@@ -176,8 +177,8 @@ def test_submit_inputs_runs_every_statement(
         ids,
     )
     connection.execute(
-        "INSERT INTO session_tokens (id, session_id, api_key_id, secret_hash, prefix, expires_at)"
-        " VALUES (%(t)s, %(s)s, %(k)s, decode(repeat('02', 32), 'hex'), 'p', now() + interval '1 hour')",
+        "INSERT INTO session_tokens (id, session_id, api_key_id, created_by, secret_hash, prefix, expires_at)"
+        " VALUES (%(t)s, %(s)s, %(k)s, %(u)s, decode(repeat('02', 32), 'hex'), 'p', now() + interval '1 hour')",
         ids,
     )
     verdicts = connection.execute(

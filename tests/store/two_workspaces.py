@@ -49,6 +49,9 @@ class Workspace(Struct, frozen=True):
     agent: UUID
     agent_version: UUID
     batch: UUID
+    device: UUID
+    invitation: UUID
+    device_code: UUID
 
     @property
     def key_hash(self) -> bytes:
@@ -57,6 +60,22 @@ class Workspace(Struct, frozen=True):
     @property
     def token_hash(self) -> bytes:
         return bytes.fromhex(self.letter * 62 + "02")
+
+    @property
+    def device_hash(self) -> bytes:
+        return bytes.fromhex(self.letter * 62 + "05")
+
+    @property
+    def invitation_hash(self) -> bytes:
+        return bytes.fromhex(self.letter * 62 + "06")
+
+    @property
+    def code_hash(self) -> bytes:
+        return bytes.fromhex(self.letter * 62 + "07")
+
+    @property
+    def user_code(self) -> str:
+        return self.letter * 10
 
     @property
     def blob(self) -> bytes:
@@ -90,7 +109,14 @@ def plan(letter: str, name: str) -> Workspace:
 _FILL = """
 INSERT INTO users (id, email, display_name) VALUES (%(user)s, %(email)s, %(name)s);
 INSERT INTO workspaces (id, name, owner_id) VALUES (%(workspace)s, %(name)s, %(user)s);
-INSERT INTO members (workspace_id, user_id) VALUES (%(workspace)s, %(user)s);
+INSERT INTO members (workspace_id, user_id, role) VALUES (%(workspace)s, %(user)s, 'owner');
+INSERT INTO devices (id, user_id, kind, name, prefix, secret_hash, expires_at)
+VALUES (%(device)s, %(user)s, 'browser', %(name)s, %(name)s, %(device_hash)s, now() + interval '1 day');
+INSERT INTO invitations (id, workspace_id, email, role, secret_hash, created_by, expires_at) VALUES
+    (%(invitation)s, %(workspace)s, %(email)s, 'member', %(invitation_hash)s, %(user)s, now() + interval '1 day');
+INSERT INTO device_codes (id, user_code, secret_hash, name, expires_at)
+VALUES (%(device_code)s, %(user_code)s, %(code_hash)s, %(name)s, now() + interval '1 day');
+INSERT INTO sign_in_tries (subject, tries) VALUES (%(code_hash)s, 1);
 INSERT INTO api_keys (id, workspace_id, lineage_id, label, prefix, secret_hash, permissions, created_by)
 VALUES (%(key)s, %(workspace)s, %(key)s, %(name)s, %(name)s, %(key_hash)s,
         '{session.manage,skill.manage,workspace.read}', %(user)s);
@@ -98,8 +124,8 @@ INSERT INTO sessions (id, workspace_id, title, model, instructions, created_by, 
     (%(session)s, %(workspace)s, %(name)s, %(name)s, %(name)s, %(user)s, NULL),
     (%(waiting_session)s, %(workspace)s, %(name)s, NULL, NULL, %(user)s, NULL),
     (%(archived_session)s, %(workspace)s, %(name)s, NULL, NULL, %(user)s, now());
-INSERT INTO session_tokens (id, session_id, api_key_id, secret_hash, prefix, expires_at)
-VALUES (%(token)s, %(session)s, %(key)s, %(token_hash)s, %(name)s, now() + interval '1 day');
+INSERT INTO session_tokens (id, session_id, api_key_id, created_by, secret_hash, prefix, expires_at)
+VALUES (%(token)s, %(session)s, %(key)s, %(user)s, %(token_hash)s, %(name)s, now() + interval '1 day');
 INSERT INTO runs (id, session_id, workspace_id, state, attempt, first_input, last_input, consumed_through, parked,
                   started_at, finished_at) VALUES
     (%(run)s, %(session)s, %(workspace)s, 'running', 1, 1, 1000000, 0, false, now(), NULL),
@@ -176,7 +202,8 @@ SELECT enqueue_run(%(session)s, %(run)s)
 
 
 async def fill(connection: Connection, workspace: Workspace, due_in: str) -> None:
-    names = ("key_hash", "token_hash", "blob", "condemned", "email", "url")
+    hashes = ("key_hash", "token_hash", "device_hash", "invitation_hash", "code_hash", "blob", "condemned")
+    names = (*hashes, "user_code", "email", "url")
     values = msgspec.structs.asdict(workspace) | {name: getattr(workspace, name) for name in names}
     for statement in _FILL.split(";\n"):
         await connection.execute(statement.encode(), values | {"due_in": due_in})

@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from quarterdeck.api_keys import rules
-from quarterdeck.core.actors import Permission, Principal
+from quarterdeck.core.actors import Permission, Principal, Role
 from quarterdeck.core.errors import ErrorKind, ServiceError
 from quarterdeck.core.settings import TokenSettings
 from quarterdeck.core.text_types import MAX_LINE_LENGTH
@@ -20,7 +20,7 @@ SETTINGS = TokenSettings(default_life_seconds=7200, max_life_seconds=36000)
 
 def principal(*permissions: Permission, expires_at: datetime | None = None) -> Principal:
     workspace_id, api_key_id, user_id, scope_id = (uuid4() for _ in range(4))
-    return Principal(workspace_id, api_key_id, user_id, scope_id, frozenset(permissions), expires_at)
+    return Principal(workspace_id, api_key_id, user_id, Role.OWNER, scope_id, frozenset(permissions), expires_at)
 
 
 def kind_of(check: object) -> ErrorKind | None:

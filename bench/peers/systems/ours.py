@@ -11,7 +11,7 @@ from psycopg import AsyncConnection
 import quarterdeck
 from bench.peers.processes import Command
 from bench.peers.system import Request, System, new_database
-from quarterdeck.core.settings import DatabaseSettings
+from quarterdeck.core.settings import DatabaseSettings, KeySettings, SignInSettings
 from quarterdeck.db.database import connection_options
 from quarterdeck.db.migrate import migrate
 from quarterdeck.workspaces.service import first_start
@@ -30,7 +30,7 @@ class Quarterdeck(System):
         migrate(self._url)
         options = connection_options(DatabaseSettings())
         async with await AsyncConnection.connect(self._url, autocommit=True, options=options) as connection:
-            first = await first_start(connection, "bench")
+            first = await first_start(connection, KeySettings("bench"), SignInSettings())
         assert first is not None, "the database is new"
         self._headers = {"authorization": f"Bearer {first.secret}"}
 

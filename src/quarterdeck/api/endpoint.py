@@ -74,7 +74,7 @@ class Executor:
             check_client(scope, self._settings)
             rate_limit = RequestLimit(self._rate_limiter)
             scope[EXTRA_HEADERS] = partial(self._limit_headers.of, rate_limit)
-            request = Request(scope, receive, self._settings, rate_limit)
+            request = Request(scope, receive, self._settings, rate_limit, is_public=operation.public)
             await rate_limit.charge_known(request.credential)
             request.check_query_names(query_names)
             return _response(operation, request, await handle(request))

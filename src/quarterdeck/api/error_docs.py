@@ -32,6 +32,12 @@ _TOO_MANY = ErrorCase(
     "The credential or its workspace has exceeded its rate limit. Nothing was done.",
     "Retry after the seconds in Retry-After. `RateLimit` shows how many requests are left.",
 )
+_TOO_MANY_TRIES = ErrorCase(
+    "too_many_tries",
+    errors.too_many_tries("address", 600),
+    "There were too many tries from this address or, with a password, for this account.",
+    "Wait for the seconds in Retry-After.",
+)
 _KEY_REUSED = ErrorCase(
     "key_reused",
     errors.conflict(errors.KEY_REUSED),
@@ -90,12 +96,13 @@ _OUTCOME_UNKNOWN = ErrorCase(
 
 
 def refusals(operation: Operation) -> list[ErrorCase]:
-    found = [_bad_parameter(operation)]
+    found = [] if operation.public else [_bad_parameter(operation)]
     if operation.payload is not Payload.NONE:
         found += [_bad_body(operation), _BROKEN_BODY, _too_large(operation), _TOO_SLOW]
-    found.append(_UNAUTHORIZED)
-    found += _lacks_permission(operation)
-    found.append(_unseen(operation))
+    if not operation.public:
+        found.append(_UNAUTHORIZED)
+        found += _lacks_permission(operation)
+        found.append(_unseen(operation))
     if operation.path_numbers:
         found.append(_no_version(operation.path_ids[0].removesuffix("_id")))
     if operation.idempotent:
@@ -107,7 +114,8 @@ def refusals(operation: Operation) -> list[ErrorCase]:
     if operation.download:
         found.append(_UNSATISFIABLE_RANGE)
     found += operation.refusals
-    found += [_OUTDATED, _TOO_MANY]
+    found.append(_OUTDATED)
+    found.append(_TOO_MANY_TRIES if operation.public else _TOO_MANY)
     found += [_INTERNAL, _UNAVAILABLE]
     if operation.method != "GET":
         found.append(_OUTCOME_UNKNOWN)
@@ -120,7 +128,8 @@ def noun(name: str) -> str:
 
 
 def _bad_parameter(operation: Operation) -> ErrorCase:
-    parameters = [*operation.path_ids, *operation.path_numbers, "Service-Workspace"]
+    parameters = [*operation.path_ids, *operation.path_numbers]
+    parameters += [] if operation.public else ["Service-Workspace"]
     parameters += [query.name for query in operation.queries]
     if operation.log:
         parameters.append("Last-Event-ID")
@@ -201,6 +210,14 @@ def _lacks_permission(operation: Operation) -> list[ErrorCase]:
 
 
 def _unseen(operation: Operation) -> ErrorCase:
+    if operation.personal:
+        return ErrorCase(
+            "not_found",
+            errors.not_found(noun(operation.path_ids[-1]) if operation.path_ids else "profile"),
+            "The credential is an API key or a session token. With an ID in the path: there is no such object, or it "
+            "belongs to somebody else.",
+            "Sign in, and use the credential of the device.",
+        )
     what = noun(operation.path_ids[-1]) if operation.path_ids else "workspace"
     reasons = [f"There is no such {what}", "the credential cannot see it"]
     if operation.hides_forbidden:
@@ -301,11 +318,15 @@ def _variant(operation: Operation, status: int) -> str:
     match status:
         case 403:
             return "And".join(camel_case(str(each)) for each in operation.permissions) + or_token
+        case 404 if operation.personal:
+            return "Personal" + "".join(camel_case(noun(name)) for name in operation.path_ids)
         case 404:
             missing = camel_case(noun(operation.path_ids[-1]) if operation.path_ids else "workspace")
             return missing + "".join(camel_case(name) for name in operation.path_numbers) + or_token
         case 409:
             return "" if operation.idempotent else "WithoutKey"
+        case 429:
+            return "Tries" if operation.public else ""
         case 413:
             return {Payload.GZIP: "Archive", Payload.FILE: "File"}.get(operation.payload, "Json")
         case 503:

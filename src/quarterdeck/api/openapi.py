@@ -43,7 +43,13 @@ _TAGS = {
     "whoami": ("Caller", "The credential of the request."),
     "api-keys": ("API keys", "Credentials of a workspace. A secret is shown only once, when the key is created."),
     "workspace": ("Workspace", "The workspace of the key."),
-    "members": ("Members", "The people of a workspace. The operator adds and removes them."),
+    "members": ("Members", "The people of a workspace and their roles."),
+    "invitations": ("Invitations", "Links that let people into a workspace."),
+    "sign-in": ("Signing in", "How people get a credential."),
+    "sign-out": ("Signing in", "How people get a credential."),
+    "device-codes": ("Signing in", "How people get a credential."),
+    "profile": ("Profile", "The person who has signed in."),
+    "devices": ("Profile", "The person who has signed in."),
     "activity": ("Activity", "Statistics of a workspace, for charts."),
     "usage": ("Usage", "Tokens and cost of a workspace."),
     "audit-events": ("Audit log", "Who changed what, when and from where."),
@@ -124,9 +130,7 @@ def _operation(operation: Operation, ref_of: dict[Any, Json], errors: ErrorRespo
     described["description"] = f"{operation.description}\n\n{_needs(operation)}".strip()
     described["tags"] = [_tag(operation)[0]]
     # In OpenAPI 3.1 the list may name required roles for any type of scheme.
-    described["security"] = [{"api_key": list(map(str, operation.permissions))}]
-    if operation.session_token:
-        described["security"].append({"session_token": []})
+    described["security"] = _security(operation)
     described["parameters"] = _parameters(operation)
     if operation.payload in _BINARY_BODIES:
         content: Json = {_BINARY_BODIES[operation.payload]: {"schema": BINARY}}
@@ -143,10 +147,24 @@ def _operation(operation: Operation, ref_of: dict[Any, Json], errors: ErrorRespo
     return described
 
 
+def _security(operation: Operation) -> list[Json]:
+    if operation.public:
+        return []
+    if operation.personal:
+        return [{"device": []}]
+    permissions = list(map(str, operation.permissions))
+    tokens: list[Json] = [{"session_token": []}] if operation.session_token else []
+    return [{"api_key": permissions}, {"device": permissions}, *tokens]
+
+
 def _needs(operation: Operation) -> str:
     """Pages for people do not show the permissions in `security`."""
+    if operation.public:
+        return "Needs no credential."
+    if operation.personal:
+        return "Only for a person who has signed in: keys and session tokens get 404."
     if not operation.permissions:
-        return "Any key or session token will do."
+        return "Any credential will do."
     permissions = " and ".join(f"`{each}`" for each in operation.permissions)
     return f"Needs a key with {permissions}{', or a token of the session' if operation.session_token else ''}."
 
@@ -167,7 +185,7 @@ def _path_parameter(name: str, description: str, schema: Json) -> Json:
 
 def _parameters(operation: Operation) -> list[Json]:
     path = [camel_case(name) for name in (*operation.path_ids, *operation.path_numbers)]
-    shared = ["RequiredWorkspace" if operation.workspace_required else "Workspace"]
+    shared = [] if operation.public else ["RequiredWorkspace" if operation.workspace_required else "Workspace"]
     shared += ["IdempotencyKey"] if operation.idempotent else []
     shared += ["IfMatch"] if operation.conditional else []
     shared += ["IfNoneMatch"] if _can_be_cached(operation) else []

@@ -207,6 +207,14 @@ SECURITY_SCHEMES: Json = {
         "bearerFormat": "qd_<environment>_<secret>",
         "description": "An API key with the listed permissions.",
     },
+    "device": {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "qdd_<environment>_<secret>",
+        "description": "A browser or command line that a person has signed in with. It may do what the role of the "
+        "person allows in the workspace of the header Service-Workspace. Browsers send it as a cookie, with the header "
+        "Quarterdeck-Client.",
+    },
     "session_token": {
         "type": "http",
         "scheme": "bearer",

@@ -12,6 +12,8 @@ from quarterdeck.files import http as files_http
 from quarterdeck.files import service as files
 from quarterdeck.insights import service as insights
 from quarterdeck.models import catalog as models
+from quarterdeck.people import device_codes, invitations, members, profiles
+from quarterdeck.people import http as people_http
 from quarterdeck.runs import action_service as actions
 from quarterdeck.runs import service as runs
 from quarterdeck.session_files import http as session_files_http
@@ -87,7 +89,28 @@ OPERATIONS = (
     at("GET", "/v1/files/{file_id}/content", files_http.download_file),
     at("GET", "/v1/workspace", workspaces.get_workspace),
     at("PATCH", "/v1/workspace", workspaces.change_workspace),
-    at("GET", "/v1/members", workspaces.list_members),
+    at("POST", "/v1/workspace/leave", members.leave_workspace),
+    at("POST", "/v1/workspace/join", invitations.join_workspace),
+    at("GET", "/v1/members", members.list_members),
+    at("PATCH", "/v1/members/{member_id}", members.change_member),
+    at("DELETE", "/v1/members/{member_id}", members.remove_member),
+    at("GET", "/v1/invitations", invitations.list_invitations),
+    at("POST", "/v1/invitations", invitations.create_invitation),
+    at("POST", "/v1/invitations/look-up", invitations.look_up_invitation),
+    at("POST", "/v1/invitations/accept", people_http.accept_invitation),
+    at("DELETE", "/v1/invitations/{invitation_id}", invitations.withdraw_invitation),
+    at("POST", "/v1/sign-in", people_http.sign_in),
+    at("POST", "/v1/sign-out", people_http.sign_out),
+    at("GET", "/v1/profile", profiles.get_profile),
+    at("PATCH", "/v1/profile", profiles.change_profile),
+    at("POST", "/v1/profile/password", profiles.change_password),
+    at("GET", "/v1/devices", profiles.list_devices),
+    at("POST", "/v1/devices/end-all", profiles.end_all_devices),
+    at("DELETE", "/v1/devices/{device_id}", profiles.end_device),
+    at("POST", "/v1/device-codes", device_codes.create_device_code),
+    at("POST", "/v1/device-codes/redeem", device_codes.redeem_device_code),
+    at("POST", "/v1/device-codes/look-up", device_codes.look_up_device_code),
+    at("POST", "/v1/device-codes/answer", device_codes.answer_device_code),
     at("GET", "/v1/activity", insights.get_activity),
     at("GET", "/v1/usage", insights.get_usage),
     at("GET", "/v1/audit-events", audit.list_audit_events),

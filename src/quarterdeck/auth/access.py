@@ -50,7 +50,7 @@ class Access:
             raise errors.unauthorized()
         await call.rate_limit.charge(call.credential, principal)
         if principal.session_id is None:
-            self._last_used.note(principal.api_key_id)
+            self._last_used.note(principal.credential_id)
         if call.fault is not None:
             raise call.fault
         subject = await lookup(connection, principal)
@@ -112,6 +112,17 @@ def visible_workspace(call: Call[Body]) -> Lookup[UUID]:
         if not principal.may_see_workspace(call.workspace_id):
             raise errors.not_found("workspace")
         return principal.workspace_id
+
+    return lookup
+
+
+def own_person(noun: str) -> Lookup[UUID]:
+    """The person of the calling device. What belongs to a person and not to a workspace is hidden from keys."""
+
+    async def lookup(_: Connection, principal: Principal) -> UUID:
+        if principal.device_id is None:
+            raise errors.not_found(noun)
+        return principal.user_id
 
     return lookup
 

@@ -39,7 +39,7 @@ class RateLimiter:
 
     def remember(self, credential: Credential, principal: Principal) -> ChargedCaller:
         owner_ids = {
-            "credential": principal.session_token_id or principal.api_key_id,
+            "credential": principal.credential_id,
             "workspace": principal.workspace_id,
         }
         keys = tuple(rate.key(owner_ids[rate.name]) for rate in self.rates)

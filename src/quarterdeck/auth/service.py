@@ -12,8 +12,8 @@ from quarterdeck.db.database import Connection
 
 @operation(
     summary="Get the caller",
-    description="The credential of the request: its permissions, workspace, expiration and creator. Available to "
-    "every key and session token.",
+    description="The credential of the request: its permissions, workspace, expiration and person. Available to "
+    "every credential.",
     permission=None,
     success="The credential, without its secret.",
     session_token=True,

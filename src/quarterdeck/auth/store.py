@@ -11,12 +11,12 @@ from quarterdeck.db.database import Connection
 from quarterdeck.db.records import as_record, fetch_rows, fetch_value
 
 _FIND = """
-SELECT p.secret_hash, p.workspace_id, p.api_key_id, p.user_id, p.scope_id, p.permissions, p.expires_at, p.session_id,
-       p.session_token_id,
+SELECT p.secret_hash, p.named_workspace_id, p.workspace_id, p.api_key_id, p.user_id, p.role, p.scope_id, p.permissions,
+       p.expires_at, p.session_id, p.session_token_id, p.device_id,
        coalesce((SELECT t.may_resolve FROM session_tokens t WHERE t.id = p.session_token_id), false) AS may_resolve
-FROM find_principals(%b) p
+FROM find_principals(%b, %b) p
 """
-_CALLER_OF = "SELECT caller FROM caller_of(%s, %s)"
+_CALLER_OF = "SELECT caller FROM caller_of(%s, %s, %s, %s)"
 # Advisory locks instead of row locks: shared row locks are granted to newcomers before a waiting exclusive lock, so a
 # key in constant use could never be revoked.
 _HOLD_API_KEY = "SELECT pg_advisory_xact_lock_shared(credential_lock(id)) FROM api_keys WHERE secret_hash = %s"
@@ -25,6 +25,8 @@ _HOLD_SESSION_TOKEN = """
 SELECT pg_advisory_xact_lock_shared(credential_lock(api_key_id)), pg_advisory_xact_lock_shared(credential_lock(id))
 FROM session_tokens WHERE secret_hash = %s
 """
+_HOLD_DEVICE = "SELECT pg_advisory_xact_lock_shared(credential_lock(id)) FROM devices WHERE secret_hash = %s"
+_HOLD_DEVICE_EXCLUSIVELY = "SELECT pg_advisory_xact_lock(credential_lock(id)) FROM devices WHERE secret_hash = %s"
 _BLOCK = """
 SELECT pg_advisory_xact_lock(credential_lock(id)) FROM (SELECT id FROM unnest(%s::uuid[]) AS id ORDER BY id) AS sorted
 """
@@ -36,10 +38,15 @@ WHERE k.id = %s
 _TOKEN_CALLER = """
 SELECT t.prefix, t.label, w.name AS workspace_name, actor(u) AS user
 FROM session_tokens t
-JOIN api_keys k ON k.id = t.api_key_id
-JOIN workspaces w ON w.id = k.workspace_id
-JOIN users u ON u.id = k.created_by
+JOIN sessions s ON s.id = t.session_id
+JOIN workspaces w ON w.id = s.workspace_id
+JOIN users u ON u.id = t.created_by
 WHERE t.id = %s
+"""
+_DEVICE_CALLER = """
+SELECT d.prefix, d.name AS label, w.name AS workspace_name, actor(u) AS user
+FROM devices d JOIN users u ON u.id = d.user_id CROSS JOIN workspaces w
+WHERE d.id = %s AND w.id = %s
 """
 
 
@@ -47,10 +54,13 @@ async def hold(connection: Connection, credential: Credential, *, exclusive: boo
     """Keeps the credential from being revoked until the transaction ends. A statement of its own: the next one must see
     a revocation that was committed during the wait. `exclusive` is for operations that may revoke the calling key: two
     transactions that first shared the lock and then both wanted it exclusively would deadlock."""
-    if credential.kind is CredentialKind.SESSION_TOKEN:
-        query = _HOLD_SESSION_TOKEN
-    else:
-        query = _HOLD_API_KEY_EXCLUSIVELY if exclusive else _HOLD_API_KEY
+    match credential.kind:
+        case CredentialKind.SESSION_TOKEN:
+            query = _HOLD_SESSION_TOKEN
+        case CredentialKind.DEVICE:
+            query = _HOLD_DEVICE_EXCLUSIVELY if exclusive else _HOLD_DEVICE
+        case CredentialKind.API_KEY:
+            query = _HOLD_API_KEY_EXCLUSIVELY if exclusive else _HOLD_API_KEY
     await connection.execute(query, (credential.secret_hash,))
 
 
@@ -62,28 +72,34 @@ async def block(connection: Connection, ids: Collection[UUID]) -> None:
 async def find_principals(connection: Connection, credentials: Collection[Credential]) -> dict[Credential, Principal]:
     """The principals of those credentials that are valid. Used for requests and for open streams, so that a revocation
     ends both."""
-    hashes = [credential.secret_hash for credential in credentials]
-    rows = await fetch_rows(connection, _FIND, (hashes,))
-    found = {row["secret_hash"]: as_record(Principal, row) for row in rows}
-    return {credential: found[credential.secret_hash] for credential in credentials if credential.secret_hash in found}
+    asked = {(credential.secret_hash, credential.workspace_id): credential for credential in credentials}
+    values = ([secret_hash for secret_hash, _ in asked], [workspace_id for _, workspace_id in asked])
+    rows = await fetch_rows(connection, _FIND, values)
+    return {asked[row["secret_hash"], row["named_workspace_id"]]: as_record(Principal, row) for row in rows}
 
 
 async def caller_of(connection: Connection, principal: Principal) -> Caller | None:
     """None: the token was deleted with its session just now."""
-    values = (principal.api_key_id, principal.session_token_id)
+    values = (principal.api_key_id, principal.session_token_id, principal.device_id, principal.user_id)
     return msgspec.convert(await fetch_value(connection, _CALLER_OF, values), Caller | None)
 
 
 async def caller(connection: Connection, principal: Principal) -> CallerBody | None:
     """None: the token was deleted with its session just now."""
-    token_id = principal.session_token_id
-    query, identifier = (_KEY_CALLER, principal.api_key_id) if token_id is None else (_TOKEN_CALLER, token_id)
-    rows = await fetch_rows(connection, query, (identifier,))
+    values: tuple[UUID, ...] = (principal.credential_id,)
+    if principal.session_token_id is not None:
+        kind, query = CallerKind.SESSION_TOKEN, _TOKEN_CALLER
+    elif principal.device_id is not None:
+        kind, query, values = CallerKind.DEVICE, _DEVICE_CALLER, (*values, principal.workspace_id)
+    else:
+        kind, query = CallerKind.API_KEY, _KEY_CALLER
+    rows = await fetch_rows(connection, query, values)
     if not rows:
         return None
     known = {
-        "kind": CallerKind.API_KEY if token_id is None else CallerKind.SESSION_TOKEN,
-        "id": identifier,
+        "kind": kind,
+        "id": principal.credential_id,
+        "role": None if principal.session_id is not None else principal.role,
         "permissions": [permission for permission in Permission if permission in principal.permissions],
         "workspace_id": principal.workspace_id,
         "session_id": principal.session_id,

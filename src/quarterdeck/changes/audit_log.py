@@ -8,7 +8,7 @@ from uuid import UUID
 
 from quarterdeck.auth.access import Access, visible_workspace
 from quarterdeck.changes import store
-from quarterdeck.changes.model import AuditEventPage, AuditQuery, Change
+from quarterdeck.changes.model import Actor, AuditEventPage, AuditQuery, Change
 from quarterdeck.core.actors import Origin, Permission, Principal
 from quarterdeck.core.call import Call
 from quarterdeck.core.ids import LOWEST_ID, new_id
@@ -38,12 +38,21 @@ async def list_audit_events(
 
 
 async def record_change(connection: Connection, principal: Principal, origin: Origin, change: Change) -> None:
-    await store.add_audit_event(connection, new_id(), principal.workspace_id, change, principal, origin)
+    by = Actor(principal.user_id, principal.api_key_id, principal.session_token_id, principal.device_id)
+    await store.add_audit_event(connection, new_id(), principal.workspace_id, change, by, origin)
+
+
+async def record_person_change(
+    connection: Connection, workspace_id: UUID, user_id: UUID, device_id: UUID | None, origin: Origin, change: Change
+) -> None:
+    """For a person who is signing in, or who acts in another workspace than that of the request."""
+    by = Actor(user_id, device_id=device_id)
+    await store.add_audit_event(connection, new_id(), workspace_id, change, by, origin)
 
 
 async def record_operator_change(connection: Connection, workspace_id: UUID, change: Change) -> None:
     """For changes by `qd admin`, which uses no credential."""
-    await store.add_audit_event(connection, new_id(), workspace_id, change, None, Origin())
+    await store.add_audit_event(connection, new_id(), workspace_id, change, Actor(), Origin())
 
 
 async def sweep_audit_events(database: Database) -> int:

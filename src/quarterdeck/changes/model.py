@@ -18,7 +18,9 @@ class ObjectType(StrEnum):
     AGENT_VERSION = "agent_version"
     API_KEY = "api_key"
     CREDENTIAL = "credential"
+    DEVICE = "device"
     FILE = "file"
+    INVITATION = "invitation"
     MCP_SERVER = "mcp_server"
     MEMBER = "member"
     RUN = "run"
@@ -41,14 +43,23 @@ class Change(Struct, frozen=True):
     object_name: str | None = None
 
 
+class Actor(Struct, frozen=True):
+    """Who made the change. All None: the operator."""
+
+    user_id: UUID | None = None
+    api_key_id: UUID | None = None
+    session_token_id: UUID | None = None
+    device_id: UUID | None = None
+
+
 class AuditEventBody(Struct, frozen=True):
     id: UUID
     created_at: Moment
     action: Annotated[
         str,
         Meta(
-            description="Name of the operation. Operations of the operator: create_workspace, change_workspace, "
-            "add_member, remove_member and set_user."
+            description="Name of the operation, or sign_in. Operations of the operator: create_workspace, "
+            "change_workspace, add_member, change_member, remove_member, create_account_link and set_user."
         ),
     ]
     object_type: ObjectType
@@ -65,6 +76,9 @@ class AuditEventBody(Struct, frozen=True):
         UUID | None, Meta(description="The key that was used, or that created the session token that was used.")
     ]
     session_token_id: UUID | None
+    device_id: Annotated[
+        UUID | None, Meta(description="The browser or command line that the person has signed in with.")
+    ]
     address: Annotated[str | None, Meta(description="Address of the client or its proxy.")]
     request_id: str | None
     detail: Any
@@ -96,6 +110,7 @@ _EVENT = AuditEventBody(
     actor=ADA,
     api_key_id=API_KEY,
     session_token_id=None,
+    device_id=None,
     address="203.0.113.7",
     request_id="0192f0d4-1f21-7a6e-9b02-c58d1e4f3a09",
     detail={"session_id": str(SESSION), "prefix": "qds_live_8hR2mVc5"},

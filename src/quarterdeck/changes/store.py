@@ -5,10 +5,11 @@ from datetime import datetime
 from uuid import UUID
 
 from msgspec import Struct
+from msgspec.structs import astuple
 from psycopg.types.json import Jsonb
 
-from quarterdeck.changes.model import AuditEventBody, AuditQuery, Change
-from quarterdeck.core.actors import Origin, Principal
+from quarterdeck.changes.model import Actor, AuditEventBody, AuditQuery, Change
+from quarterdeck.core.actors import Origin
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID, first_id_at
 from quarterdeck.db.database import Connection
 from quarterdeck.db.records import fetch_record, fetch_records
@@ -86,9 +87,9 @@ async def delete_old_receipts(
 
 _ADD = """
 INSERT INTO audit_events
-    (id, workspace_id, action, object_type, object_id, object_name, user_id, api_key_id, session_token_id, address,
-     request_id, detail)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+    (id, workspace_id, action, object_type, object_id, object_name, user_id, api_key_id, session_token_id, device_id,
+     address, request_id, detail)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
 # Titles are content: they are not stored here, so that they are gone with their session.
 _TITLE = "(SELECT s.title FROM sessions s WHERE s.id = a.object_id AND s.workspace_id = a.workspace_id)"
@@ -110,8 +111,8 @@ def _page_query(indexed: str | None, *, newest_first: bool) -> str:
     return f"""
 SELECT a.id, a.action, a.object_type, a.object_id,
        CASE a.object_type WHEN 'session' THEN {_TITLE} ELSE a.object_name END AS object_name,
-       CASE WHEN a.user_id IS NOT NULL THEN actor(u) END AS actor, a.api_key_id, a.session_token_id, a.address,
-       a.request_id, a.detail
+       CASE WHEN a.user_id IS NOT NULL THEN actor(u) END AS actor, a.api_key_id, a.session_token_id, a.device_id,
+       a.address, a.request_id, a.detail
 FROM audit_events a LEFT JOIN users u ON u.id = a.user_id
 WHERE {equal}{key} >= {bound} AND {key} < {bound}
   AND coalesce(a.action = %s, %s::text IS NULL) AND coalesce(a.user_id = %s, %s::uuid IS NULL)
@@ -133,12 +134,9 @@ async def add_audit_event(
     event_id: UUID,
     workspace_id: UUID,
     change: Change,
-    principal: Principal | None,
+    actor: Actor,
     origin: Origin,
 ) -> None:
-    actor: tuple[UUID | None, ...] = (None, None, None)
-    if principal is not None:
-        actor = (principal.user_id, principal.api_key_id, principal.session_token_id)
     await connection.execute(
         _ADD,
         (
@@ -148,7 +146,7 @@ async def add_audit_event(
             change.object_type,
             change.object_id,
             change.object_name,
-            *actor,
+            *astuple(actor),
             origin.address,
             origin.request_id,
             Jsonb(change.detail),

@@ -26,6 +26,7 @@ from quarterdeck.cli.options import (
     Permissions,
     argument,
     check_either,
+    choice,
     date,
     email,
     file_name,
@@ -40,10 +41,12 @@ from quarterdeck.cli.options import (
 from quarterdeck.cli.output import Result, count_text, date_text, note, progress_bar, size
 from quarterdeck.cli.workspace import KINDS, parse_retention
 from quarterdeck.connections.credentials import service as credentials
+from quarterdeck.core.actors import Role
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.secret_encryption import KEY_FILE, SecretCipher
 from quarterdeck.core.settings import Settings
 from quarterdeck.db.database import Connection, Database
+from quarterdeck.people import invitations, members, profiles
 from quarterdeck.webhooks import service as webhooks
 from quarterdeck.workspaces import service
 from quarterdeck.workspaces.model import SetRetention, WorkspaceBody
@@ -55,6 +58,8 @@ app = typer.Typer(rich_markup_mode=None)
 Data = Annotated[str | None, option("DIR", "Folder of the embedded database. Default: ./data.")]
 Workspace = Annotated[UUID, option("ID", "ID of the workspace.", parser=uuid)]
 Email = Annotated[str, option("EMAIL", "Email address of the person.", parser=email)]
+
+RoleOption = Annotated[str, choice("ROLE", "owner, admin, member or viewer.", values=[str(role) for role in Role])]
 
 BackupFile = Annotated[str, argument("FILE", "File of the backup.", parser=file_name)]
 
@@ -167,34 +172,55 @@ def create_key(
 
 
 @app.command()
-def add_member(workspace: Workspace, email: Email, as_json: AsJson = False, data: Data = None) -> None:
-    """Add a person to a workspace."""
-    user_id = on_database(data, lambda connection, _: service.add_member(connection, workspace, email))
-    Result({"user_id": user_id, "email": email}, f"member {user_id}").print(as_json=as_json)
+def add_member(
+    workspace: Workspace, email: Email, role: RoleOption = "member", as_json: AsJson = False, data: Data = None
+) -> None:
+    """Add a person to a workspace, or change the role of a member."""
+    user_id = on_database(data, lambda connection, _: members.add_by_operator(connection, workspace, email, Role(role)))
+    Result({"user_id": user_id, "email": email, "role": role}, f"member {user_id}").print(as_json=as_json)
+
+
+@app.command()
+def invite(
+    workspace: Workspace, email: Email, role: RoleOption = "member", as_json: AsJson = False, data: Data = None
+) -> None:
+    """Make a link with which a person joins a workspace."""
+    created = on_database(
+        data,
+        lambda connection, settings: invitations.invite_by_operator(
+            connection, settings.key, settings.sign_in, workspace, email, Role(role)
+        ),
+    )
+    Result(created, _link_text(str(created.token))).print(as_json=as_json)
+
+
+@app.command()
+def sign_in_link(email: Email, as_json: AsJson = False, data: Data = None) -> None:
+    """Make a link with which a person chooses a new password. Signs out their devices when it is used."""
+    token = on_database(
+        data,
+        lambda connection, settings: invitations.account_link(connection, settings.key, settings.sign_in, email),
+    )
+    Result({"email": email, "token": token}, _link_text(token)).print(as_json=as_json)
 
 
 @app.command()
 def remove_member(
     workspace: Workspace,
     email: Email,
-    revoke_keys: Annotated[bool, flag("--revoke-keys", "Also revoke the keys that the person created.")] = False,
     as_json: AsJson = False,
     data: Data = None,
 ) -> None:
-    """Remove a person from a workspace. Lists the keys that the person created."""
-    keys = on_database(
-        data, lambda connection, _: service.remove_member(connection, workspace, email, revoke_keys=revoke_keys)
-    )
-    lines = [f"{key.id}  {key.prefix}…  {'revoked' if key.revoked_at else 'active'}  {key.label}" for key in keys]
-    if any(key.revoked_at is None for key in keys):
-        lines.append("Active keys keep working. Run this again with --revoke-keys to revoke them.")
+    """Remove a person from a workspace. Revokes and lists the keys that the person created."""
+    keys = on_database(data, lambda connection, _: members.remove_by_operator(connection, workspace, email))
+    lines = [f"{key.id}  {key.prefix}…  revoked  {key.label}" for key in keys]
     Result({"email": email, "keys": keys}, "\n".join(lines) or "This person created no keys.").print(as_json=as_json)
 
 
 @app.command()
 def list_members(workspace: Workspace, as_json: AsJson = False, data: Data = None) -> None:
     """List current and former members, oldest first."""
-    found = on_database(data, lambda connection, _: service.all_members(connection, workspace))
+    found = on_database(data, lambda connection, _: members.all_members(connection, workspace))
     lines = [
         f"{one.user.user_id}  {'former' if one.ended_at else one.role}  {one.user.primary_email}"
         f"  {one.user.display_name or ''}".rstrip()
@@ -214,7 +240,7 @@ def set_user(
     """Set the display name of a person in all workspaces."""
     if (display_name is None) is not no_display_name:
         raise CliError("Use either --display-name or --no-display-name")
-    user = on_database(data, lambda connection, _: service.set_user(connection, email, display_name))
+    user = on_database(data, lambda connection, _: profiles.name_by_operator(connection, email, display_name))
     Result(user, f"user {user.user_id}").print(as_json=as_json)
 
 
@@ -356,6 +382,11 @@ async def _missing_keys(connection: Connection, settings: Settings) -> str | Non
 def _given_or_removed(option: str, given: T | None, *, removed: bool) -> T | UnsetType | None:
     check_either(f"--{option}", given, f"--no-{option}", removed)
     return None if removed else or_unset(given)
+
+
+def _link_text(token: str) -> str:
+    """The server's public address is not known here."""
+    return f"token {token}\nOpen the console of the server at this address: /#/invitation?token={token}"
 
 
 def _workspace_text(workspace: WorkspaceBody) -> str:

@@ -132,7 +132,7 @@ def _prepare(settings: Settings, started: list[FirstStart], owner_url: str) -> s
     async def begin() -> FirstStart | None:
         options = connection_options(settings.database)
         async with await AsyncConnection.connect(session_url(settings), autocommit=True, options=options) as connection:
-            return await first_start(connection, settings.key.environment)
+            return await first_start(connection, settings.key, settings.sign_in)
 
     first = asyncio.run(begin())
     if first is not None:
@@ -157,7 +157,11 @@ Paste these lines into another terminal, in this folder, and chat with an agent:
 
   {_command()} chat
 
-Or open {url} in a browser and sign in with the key. Or create a session over HTTP:
+Or open this link in a browser, which works once, and choose a password:
+
+  {url}/#/invitation?token={first.invitation}
+
+Or create a session over HTTP:
 
   curl -s $QD_URL/v1/sessions -H "Authorization: Bearer $QD_KEY" \\
     -H 'Content-Type: application/json' -d '{{"title": "First session"}}'

@@ -503,6 +503,14 @@ class AsyncMethods(AsyncConnection):
         """Change the workspace."""
         return await self._call(operations.CHANGE_WORKSPACE, body={"limits": limits, "retention": retention}, **options)
 
+    async def leave_workspace(self, **options: Unpack[Options]) -> None:
+        """Leave the workspace."""
+        return await self._call(operations.LEAVE_WORKSPACE, **options)
+
+    async def join_workspace(self, *, token: str, **options: Unpack[Options]) -> models.ProfileBody:
+        """Join a workspace."""
+        return await self._call(operations.JOIN_WORKSPACE, body={"token": token}, **options)
+
     async def list_members(
         self, *, limit: int | None = None, after: Id | None = None, order: Literal["asc", "desc"] | None = None,
         **options: Unpack[Options]
@@ -513,6 +521,121 @@ class AsyncMethods(AsyncConnection):
         )
 
     iter_members = async_iterator(list_members)
+
+    async def change_member(
+        self, member_id: Id, *, role: models.Role, **options: Unpack[IdempotentOptions]
+    ) -> models.MemberBody:
+        """Change the role of a member."""
+        return await self._call(operations.CHANGE_MEMBER, member_id, body={"role": role}, **options)
+
+    async def remove_member(self, member_id: Id, **options: Unpack[Options]) -> None:
+        """Remove a member."""
+        return await self._call(operations.REMOVE_MEMBER, member_id, **options)
+
+    async def list_invitations(
+        self, *, limit: int | None = None, after: Id | None = None, order: Literal["asc", "desc"] | None = None,
+        **options: Unpack[Options]
+    ) -> models.InvitationPage:
+        """List invitations."""
+        return await self._call(
+            operations.LIST_INVITATIONS, query={"limit": limit, "after": after, "order": order}, **options
+        )
+
+    iter_invitations = async_iterator(list_invitations)
+
+    async def create_invitation(
+        self, *, email: str, role: models.Role | UnsetType = UNSET, **options: Unpack[IdempotentOptions]
+    ) -> models.CreatedInvitationBody:
+        """Invite a person."""
+        return await self._call(operations.CREATE_INVITATION, body={"email": email, "role": role}, **options)
+
+    async def look_up_invitation(self, *, token: str, **options: Unpack[Options]) -> models.InvitationSummaryBody:
+        """Look at an invitation."""
+        return await self._call(operations.LOOK_UP_INVITATION, body={"token": token}, **options)
+
+    async def accept_invitation(
+        self, *, token: str, password: str, display_name: str | None = None, email: str | None = None,
+        device_name: str = "Browser", **options: Unpack[Options]
+    ) -> models.ActorBody:
+        """Accept an invitation."""
+        return await self._call(
+            operations.ACCEPT_INVITATION, body={"token": token, "password": password, "display_name": display_name,
+            "email": email, "device_name": device_name}, **options
+        )
+
+    async def withdraw_invitation(self, invitation_id: Id, **options: Unpack[Options]) -> None:
+        """Withdraw an invitation."""
+        return await self._call(operations.WITHDRAW_INVITATION, invitation_id, **options)
+
+    async def sign_in(
+        self, *, email: str, password: str, device_name: str = "Browser", **options: Unpack[Options]
+    ) -> models.ActorBody:
+        """Sign in."""
+        return await self._call(
+            operations.SIGN_IN, body={"email": email, "password": password, "device_name": device_name}, **options
+        )
+
+    async def sign_out(self, **options: Unpack[Options]) -> None:
+        """Sign out."""
+        return await self._call(operations.SIGN_OUT, **options)
+
+    async def get_profile(self, **options: Unpack[Options]) -> models.ProfileBody:
+        """Get the profile."""
+        return await self._call(operations.GET_PROFILE, **options)
+
+    async def change_profile(self, *, display_name: str | None, **options: Unpack[Options]) -> models.ProfileBody:
+        """Change the profile."""
+        return await self._call(operations.CHANGE_PROFILE, body={"display_name": display_name}, **options)
+
+    async def change_password(
+        self, *, new_password: str, current_password: str | None = None, **options: Unpack[Options]
+    ) -> models.ProfileBody:
+        """Change the password."""
+        return await self._call(
+            operations.CHANGE_PASSWORD, body={"new_password": new_password, "current_password": current_password},
+            **options
+        )
+
+    async def list_devices(
+        self, *, limit: int | None = None, after: Id | None = None, order: Literal["asc", "desc"] | None = None,
+        **options: Unpack[Options]
+    ) -> models.DevicePage:
+        """List the devices of the person."""
+        return await self._call(
+            operations.LIST_DEVICES, query={"limit": limit, "after": after, "order": order}, **options
+        )
+
+    iter_devices = async_iterator(list_devices)
+
+    async def end_all_devices(self, **options: Unpack[Options]) -> None:
+        """Sign out everywhere."""
+        return await self._call(operations.END_ALL_DEVICES, **options)
+
+    async def end_device(self, device_id: Id, **options: Unpack[Options]) -> None:
+        """Sign out a device."""
+        return await self._call(operations.END_DEVICE, device_id, **options)
+
+    async def create_device_code(self, *, device_name: str, **options: Unpack[Options]) -> models.DeviceCodeBody:
+        """Begin to sign in on the command line."""
+        return await self._call(operations.CREATE_DEVICE_CODE, body={"device_name": device_name}, **options)
+
+    async def redeem_device_code(
+        self, *, device_code: str, **options: Unpack[Options]
+    ) -> models.RedeemedDeviceCodeBody:
+        """Finish signing in on the command line."""
+        return await self._call(operations.REDEEM_DEVICE_CODE, body={"device_code": device_code}, **options)
+
+    async def look_up_device_code(self, *, user_code: str, **options: Unpack[Options]) -> models.PendingDeviceCodeBody:
+        """Look at a code of the command line."""
+        return await self._call(operations.LOOK_UP_DEVICE_CODE, body={"user_code": user_code}, **options)
+
+    async def answer_device_code(
+        self, *, user_code: str, approve: bool, **options: Unpack[Options]
+    ) -> models.AnsweredDeviceCodeBody:
+        """Answer a code of the command line."""
+        return await self._call(
+            operations.ANSWER_DEVICE_CODE, body={"user_code": user_code, "approve": approve}, **options
+        )
 
     async def get_activity(self, *, minutes: int | None = None, **options: Unpack[Options]) -> models.ActivityBody:
         """Get the activity of the workspace."""
@@ -527,10 +650,11 @@ class AsyncMethods(AsyncConnection):
 
     async def list_audit_events(
         self, *, action: str | None = None, object_type: Literal["action", "agent", "agent_version", "api_key",
-        "credential", "file", "mcp_server", "member", "run", "session", "session_token", "skill", "skill_version",
-        "webhook", "workspace"] | None = None, object_id: Id | None = None, user_id: Id | None = None,
-        since: datetime | None = None, until: datetime | None = None, limit: int | None = None, after: Id | None = None,
-        order: Literal["asc", "desc"] | None = None, **options: Unpack[Options]
+        "credential", "device", "file", "invitation", "mcp_server", "member", "run", "session", "session_token",
+        "skill", "skill_version", "webhook", "workspace"] | None = None, object_id: Id | None = None,
+        user_id: Id | None = None, since: datetime | None = None, until: datetime | None = None,
+        limit: int | None = None, after: Id | None = None, order: Literal["asc", "desc"] | None = None,
+        **options: Unpack[Options]
     ) -> models.AuditEventPage:
         """List audit events."""
         return await self._call(

@@ -167,7 +167,7 @@ class Methods(Connection):
         may_resolve: bool = False, **options: Unpack[IdempotentOptions]
     ) -> models.CreatedSessionTokenBody:
         """Create a token for one session. The token has no permissions, works only for its session, and ends when
-        the key that created it is revoked."""
+        the key that created it is revoked or its person leaves the workspace."""
         return self._call(
             operations.CREATE_SESSION_TOKEN, session_id, body={"expires_at": expires_at, "label": label,
             "may_resolve": may_resolve}, **options
@@ -254,8 +254,8 @@ class Methods(Connection):
         return self._call(operations.LIST_MODELS, **options)
 
     def whoami(self, **options: Unpack[Options]) -> models.CallerBody:
-        """Get the caller. The credential of the request: its permissions, workspace, expiration and creator.
-        Available to every key and session token."""
+        """Get the caller. The credential of the request: its permissions, workspace, expiration and person.
+        Available to every credential."""
         return self._call(operations.WHOAMI, **options)
 
     def list_api_keys(
@@ -560,6 +560,16 @@ class Methods(Connection):
         restored. To change `run_days`, `event_days` or `file_days`, the key needs `session.manage` too."""
         return self._call(operations.CHANGE_WORKSPACE, body={"limits": limits, "retention": retention}, **options)
 
+    def leave_workspace(self, **options: Unpack[Options]) -> None:
+        """Leave the workspace. Ends the membership of the calling person, with their keys and session tokens in this
+        workspace."""
+        return self._call(operations.LEAVE_WORKSPACE, **options)
+
+    def join_workspace(self, *, token: str, **options: Unpack[Options]) -> models.ProfileBody:
+        """Join a workspace. Accepts an invitation for the person who has signed in, whatever the email address of
+        the invitation."""
+        return self._call(operations.JOIN_WORKSPACE, body={"token": token}, **options)
+
     def list_members(
         self, *, limit: int | None = None, after: Id | None = None, order: Literal["asc", "desc"] | None = None,
         **options: Unpack[Options]
@@ -571,6 +581,131 @@ class Methods(Connection):
         )
 
     iter_members = iterator(list_members)
+
+    def change_member(
+        self, member_id: Id, *, role: models.Role, **options: Unpack[IdempotentOptions]
+    ) -> models.MemberBody:
+        """Change the role of a member. Takes effect immediately, also for the person's keys, session tokens and open
+        event streams: they never allow more than the role."""
+        return self._call(operations.CHANGE_MEMBER, member_id, body={"role": role}, **options)
+
+    def remove_member(self, member_id: Id, **options: Unpack[Options]) -> None:
+        """Remove a member. Ends the person's keys, session tokens, open streams and sign-ins in this workspace. What
+        the person has created stays. Invite them again to undo it; keys stay revoked."""
+        return self._call(operations.REMOVE_MEMBER, member_id, **options)
+
+    def list_invitations(
+        self, *, limit: int | None = None, after: Id | None = None, order: Literal["asc", "desc"] | None = None,
+        **options: Unpack[Options]
+    ) -> models.InvitationPage:
+        """List invitations. One page per call, newest first unless order=asc. Includes those that were accepted or
+        withdrawn."""
+        return self._call(
+            operations.LIST_INVITATIONS, query={"limit": limit, "after": after, "order": order}, **options
+        )
+
+    iter_invitations = iterator(list_invitations)
+
+    def create_invitation(
+        self, *, email: str, role: models.Role | UnsetType = UNSET, **options: Unpack[IdempotentOptions]
+    ) -> models.CreatedInvitationBody:
+        """Invite a person. Returns a token for a link. Quarterdeck sends no email: give the link to the person
+        yourself."""
+        return self._call(operations.CREATE_INVITATION, body={"email": email, "role": role}, **options)
+
+    def look_up_invitation(self, *, token: str, **options: Unpack[Options]) -> models.InvitationSummaryBody:
+        """Look at an invitation. For the page that the link opens."""
+        return self._call(operations.LOOK_UP_INVITATION, body={"token": token}, **options)
+
+    def accept_invitation(
+        self, *, token: str, password: str, display_name: str | None = None, email: str | None = None,
+        device_name: str = "Browser", **options: Unpack[Options]
+    ) -> models.ActorBody:
+        """Accept an invitation. Creates the account of the person, with a password. The browser gets a cookie with
+        the credential of a new device, which scripts cannot read."""
+        return self._call(
+            operations.ACCEPT_INVITATION, body={"token": token, "password": password, "display_name": display_name,
+            "email": email, "device_name": device_name}, **options
+        )
+
+    def withdraw_invitation(self, invitation_id: Id, **options: Unpack[Options]) -> None:
+        """Withdraw an invitation. Its link stops working. An invitation that was accepted stays in the list."""
+        return self._call(operations.WITHDRAW_INVITATION, invitation_id, **options)
+
+    def sign_in(
+        self, *, email: str, password: str, device_name: str = "Browser", **options: Unpack[Options]
+    ) -> models.ActorBody:
+        """Sign in. The browser gets a cookie with the credential of a new device, which scripts cannot read."""
+        return self._call(
+            operations.SIGN_IN, body={"email": email, "password": password, "device_name": device_name}, **options
+        )
+
+    def sign_out(self, **options: Unpack[Options]) -> None:
+        """Sign out. Ends the calling device and deletes the cookie of the browser."""
+        return self._call(operations.SIGN_OUT, **options)
+
+    def get_profile(self, **options: Unpack[Options]) -> models.ProfileBody:
+        """Get the profile. The person who has signed in, and their workspaces."""
+        return self._call(operations.GET_PROFILE, **options)
+
+    def change_profile(self, *, display_name: str | None, **options: Unpack[Options]) -> models.ProfileBody:
+        """Change the profile. The name is the same in all workspaces."""
+        return self._call(operations.CHANGE_PROFILE, body={"display_name": display_name}, **options)
+
+    def change_password(
+        self, *, new_password: str, current_password: str | None = None, **options: Unpack[Options]
+    ) -> models.ProfileBody:
+        """Change the password. Signs out all other devices of the person."""
+        return self._call(
+            operations.CHANGE_PASSWORD, body={"new_password": new_password, "current_password": current_password},
+            **options
+        )
+
+    def list_devices(
+        self, *, limit: int | None = None, after: Id | None = None, order: Literal["asc", "desc"] | None = None,
+        **options: Unpack[Options]
+    ) -> models.DevicePage:
+        """List the devices of the person. Browsers and command lines that are signed in. One page per call, newest
+        first unless order=asc."""
+        return self._call(
+            operations.LIST_DEVICES, query={"limit": limit, "after": after, "order": order}, **options
+        )
+
+    iter_devices = iterator(list_devices)
+
+    def end_all_devices(self, **options: Unpack[Options]) -> None:
+        """Sign out everywhere. Signs out all devices of the person, also the calling one. Keys and session tokens
+        keep working."""
+        return self._call(operations.END_ALL_DEVICES, **options)
+
+    def end_device(self, device_id: Id, **options: Unpack[Options]) -> None:
+        """Sign out a device. Takes effect immediately, also for open event streams."""
+        return self._call(operations.END_DEVICE, device_id, **options)
+
+    def create_device_code(self, *, device_name: str, **options: Unpack[Options]) -> models.DeviceCodeBody:
+        """Begin to sign in on the command line. Show `user_code` to the person, who enters it in the console at
+        `#/devices/approve`, and call `redeem_device_code` until it is answered."""
+        return self._call(operations.CREATE_DEVICE_CODE, body={"device_name": device_name}, **options)
+
+    def redeem_device_code(
+        self, *, device_code: str, **options: Unpack[Options]
+    ) -> models.RedeemedDeviceCodeBody:
+        """Finish signing in on the command line. The credential is shown once, after the person has approved the
+        code."""
+        return self._call(operations.REDEEM_DEVICE_CODE, body={"device_code": device_code}, **options)
+
+    def look_up_device_code(self, *, user_code: str, **options: Unpack[Options]) -> models.PendingDeviceCodeBody:
+        """Look at a code of the command line. What asks to be signed in, and from where."""
+        return self._call(operations.LOOK_UP_DEVICE_CODE, body={"user_code": user_code}, **options)
+
+    def answer_device_code(
+        self, *, user_code: str, approve: bool, **options: Unpack[Options]
+    ) -> models.AnsweredDeviceCodeBody:
+        """Answer a code of the command line. Approving signs in the device that shows this code, as the calling
+        person."""
+        return self._call(
+            operations.ANSWER_DEVICE_CODE, body={"user_code": user_code, "approve": approve}, **options
+        )
 
     def get_activity(self, *, minutes: int | None = None, **options: Unpack[Options]) -> models.ActivityBody:
         """Get the activity of the workspace. Statistics for charts: runs by state, inputs, and how long runs waited
@@ -587,10 +722,11 @@ class Methods(Connection):
 
     def list_audit_events(
         self, *, action: str | None = None, object_type: Literal["action", "agent", "agent_version", "api_key",
-        "credential", "file", "mcp_server", "member", "run", "session", "session_token", "skill", "skill_version",
-        "webhook", "workspace"] | None = None, object_id: Id | None = None, user_id: Id | None = None,
-        since: datetime | None = None, until: datetime | None = None, limit: int | None = None, after: Id | None = None,
-        order: Literal["asc", "desc"] | None = None, **options: Unpack[Options]
+        "credential", "device", "file", "invitation", "mcp_server", "member", "run", "session", "session_token",
+        "skill", "skill_version", "webhook", "workspace"] | None = None, object_id: Id | None = None,
+        user_id: Id | None = None, since: datetime | None = None, until: datetime | None = None,
+        limit: int | None = None, after: Id | None = None, order: Literal["asc", "desc"] | None = None,
+        **options: Unpack[Options]
     ) -> models.AuditEventPage:
         """List audit events. One event for each change by the API or the operator. Inputs are not included: they are
         in the log of their session. One page per call, newest first unless order=asc. Events are kept for a year by

@@ -11,6 +11,7 @@ from quarterdeck.client.calls import Page
 from quarterdeck.core.actors import ActorBody as ActorBody
 from quarterdeck.core.actors import Caller as Caller
 from quarterdeck.core.actors import Permission as Permission
+from quarterdeck.core.actors import Role as Role
 from quarterdeck.core.retention import RetentionDays as RetentionDays
 
 
@@ -285,8 +286,8 @@ class SessionTokenBody(Struct, frozen=True, kw_only=True):
     label: str | None
     may_resolve: bool
     """The token may list and resolve the actions of its session."""
-    api_key_id: UUID
-    """The key that created the token. Revoking it ends the token."""
+    api_key_id: UUID | None
+    """The key that created the token. Revoking it ends the token. null: a person's device did."""
     created_by: ActorBody
     created_at: datetime
     expires_at: datetime
@@ -423,6 +424,7 @@ class ModelList(Struct, frozen=True):
 class CallerKind(StrEnum):
     API_KEY = "api_key"
     SESSION_TOKEN = "session_token"
+    DEVICE = "device"
 
 
 class CallerBody(Struct, frozen=True, kw_only=True):
@@ -430,13 +432,16 @@ class CallerBody(Struct, frozen=True, kw_only=True):
 
     kind: CallerKind
     id: UUID
-    """ID of the key or token."""
+    """ID of the key, token or device."""
     prefix: str
     """Marker, environment and eight characters of the secret."""
     label: str | None
-    """null: a token without a label."""
+    """Of a device: its name. null: a token without a label."""
+    role: Role | None
+    """The role of the person in the workspace. null for a token."""
     permissions: list[str]
-    """Empty for a token, which can access only its session."""
+    """What the credential may do today: never more than the role of its person. Empty for a token, which can access
+    only its session."""
     workspace_id: UUID
     workspace_name: str
     session_id: UUID | None
@@ -750,6 +755,7 @@ class WorkspaceBody(Struct, frozen=True):
     name: str
     created_at: datetime
     owner: ActorBody
+    """Others can be owners too: see the members."""
     max_key_days: int | None
     """Maximum lifetime of new keys, in days. null: no maximum."""
     limits: WorkspaceLimits
@@ -782,18 +788,116 @@ class SetRetention(Struct, frozen=True):
     usage_days: int | UnsetType | None = UNSET
 
 
-class MemberRole(StrEnum):
-    OWNER = "owner"
-    MEMBER = "member"
+class MembershipBody(Struct, frozen=True):
+    workspace_id: UUID
+    workspace_name: str
+    role: Role
+
+
+class ProfileBody(Struct, frozen=True):
+    user: ActorBody
+    device_id: UUID
+    """The calling device."""
+    has_password: bool
+    workspaces: list[MembershipBody]
+    """Where the person is a member, first joined first."""
 
 
 class MemberBody(Struct, frozen=True):
     user: ActorBody
-    role: MemberRole
+    role: Role
+    """Of a former member: the last role."""
     joined_at: datetime
     """When the person joined, or last rejoined."""
     ended_at: datetime | None
     """When the person left. null: still a member."""
+
+
+class InvitationBody(Struct, frozen=True, kw_only=True):
+    id: UUID
+    email: str
+    role: Role
+    created_at: datetime
+    created_by: ActorBody | None
+    """null: the operator."""
+    expires_at: datetime
+    accepted_at: datetime | None
+    """null: nobody has accepted it."""
+    withdrawn_at: datetime | None
+
+
+class CreatedInvitationBody(InvitationBody, frozen=True, kw_only=True):
+    token: str | UnsetType = UNSET
+    """Shown only once, never in a replayed response. Whoever has it can join: the link for the person is the
+    address of the console followed by `#/invitation?token=` and this token."""
+
+
+class InvitationSummaryBody(Struct, frozen=True):
+    """What the holder of an invitation may know before they accept it."""
+
+    email: str
+    workspace_name: str | None
+    """null: the link sets a new password for an existing account."""
+    role: Role | None
+    has_account: bool
+    """The address belongs to an account: sign in and use `join_workspace` instead of accepting."""
+    may_change_email: bool
+    """Whether `accept_invitation` takes another email address."""
+
+
+class DeviceKind(StrEnum):
+    BROWSER = "browser"
+    COMMAND_LINE = "command_line"
+
+
+class DeviceBody(Struct, frozen=True):
+    id: UUID
+    kind: DeviceKind
+    name: str
+    prefix: str
+    """Marker, environment and eight characters of the secret."""
+    address: str | None
+    """Address of the client or its proxy at the sign-in."""
+    created_at: datetime
+    expires_at: datetime
+    last_used_at: datetime | None
+
+
+class DeviceCodeBody(Struct, frozen=True):
+    device_code: str
+    """For `redeem_device_code`. Keep it secret."""
+    user_code: str
+    """For the person: both sides show it."""
+    expires_at: datetime
+    interval_seconds: int
+    """Time to wait between two calls of `redeem_device_code`."""
+
+
+class DeviceCodeState(StrEnum):
+    PENDING = "pending"
+    APPROVED = "approved"
+    DENIED = "denied"
+
+
+class RedeemedDeviceCodeBody(Struct, frozen=True):
+    state: DeviceCodeState
+    """approved: `secret` is shown, this once."""
+    secret: str | None = None
+    """Of the new device."""
+    user: ActorBody | None = None
+
+
+class PendingDeviceCodeBody(Struct, frozen=True):
+    user_code: str
+    device_name: str
+    address: str | None
+    """Where the code was requested."""
+    expires_at: datetime
+
+
+class AnsweredDeviceCodeBody(Struct, frozen=True):
+    device_name: str
+    approved: bool
 
 
 class RunsByState(Struct, frozen=True):
@@ -869,7 +973,9 @@ class ObjectType(StrEnum):
     AGENT_VERSION = "agent_version"
     API_KEY = "api_key"
     CREDENTIAL = "credential"
+    DEVICE = "device"
     FILE = "file"
+    INVITATION = "invitation"
     MCP_SERVER = "mcp_server"
     MEMBER = "member"
     RUN = "run"
@@ -885,8 +991,8 @@ class AuditEventBody(Struct, frozen=True):
     id: UUID
     created_at: datetime
     action: str
-    """Name of the operation. Operations of the operator: create_workspace, change_workspace, add_member,
-    remove_member and set_user."""
+    """Name of the operation, or sign_in. Operations of the operator: create_workspace, change_workspace,
+    add_member, change_member, remove_member, create_account_link and set_user."""
     object_type: str
     object_id: UUID
     object_name: str | None
@@ -897,6 +1003,8 @@ class AuditEventBody(Struct, frozen=True):
     api_key_id: UUID | None
     """The key that was used, or that created the session token that was used."""
     session_token_id: UUID | None
+    device_id: UUID | None
+    """The browser or command line that the person has signed in with."""
     address: str | None
     """Address of the client or its proxy."""
     request_id: str | None
@@ -1047,6 +1155,8 @@ AgentPage = Page[AgentBody, UUID]
 AgentVersionPage = Page[AgentVersionItem, UUID]
 McpServerPage = Page[McpServerBody, UUID]
 MemberPage = Page[MemberBody, UUID]
+InvitationPage = Page[InvitationBody, UUID]
+DevicePage = Page[DeviceBody, UUID]
 AuditEventPage = Page[AuditEventBody, UUID]
 CredentialPage = Page[CredentialBody, UUID]
 WebhookPage = Page[WebhookBody, UUID]

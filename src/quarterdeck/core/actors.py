@@ -21,7 +21,7 @@ class ActorBody(Struct, frozen=True):
 class Caller(Struct, frozen=True):
     """A credential and its user, as stored in the session's log. Without the e-mail address: session tokens read it."""
 
-    type: Literal["api_key", "session_token"]
+    type: Literal["api_key", "session_token", "device"]
     id: UUID
     # null: a session token without a label.
     label: str | None
@@ -33,14 +33,26 @@ class Permission(StrEnum):
     WORKSPACE_READ = "workspace.read"
     KEY_MANAGE = "key.manage"
     SESSION_MANAGE = "session.manage"
+    ACTION_RESOLVE = "action.resolve"
     SKILL_MANAGE = "skill.manage"
     AGENT_MANAGE = "agent.manage"
     CREDENTIAL_MANAGE = "credential.manage"
+    MEMBER_MANAGE = "member.manage"
+
+
+class Role(StrEnum):
+    """A role has the permissions of the roles below it: `permissions_of()` in find_principals.sql."""
+
+    OWNER = "owner"
+    ADMIN = "admin"
+    MEMBER = "member"
+    VIEWER = "viewer"
 
 
 class CredentialKind(StrEnum):
     API_KEY = "qd"
     SESSION_TOKEN = "qds"
+    DEVICE = "qdd"
 
 
 class Credential(Struct, frozen=True):
@@ -48,26 +60,41 @@ class Credential(Struct, frozen=True):
 
     kind: CredentialKind
     secret_hash: bytes
+    # Of a device, which can act in several workspaces: the one that the request names.
+    workspace_id: UUID | None = None
+
+
+# The credential of operations that need none. No secret has this hash.
+NOBODY = Credential(CredentialKind.API_KEY, b"")
 
 
 class Principal(Struct, frozen=True):
     """The owner of a valid credential. A session token has a session and no permissions."""
 
     workspace_id: UUID
-    api_key_id: UUID
+    # None: a device, or a session token that was made with one.
+    api_key_id: UUID | None
     user_id: UUID
-    # Scope of Idempotency-Keys: the first key of a chain of rotations, or a token's session.
+    role: Role
+    # Scope of Idempotency-Keys: the first key of a chain of rotations, a token's session, or the device.
     scope_id: UUID
     permissions: frozenset[Permission]
     expires_at: datetime | None
     session_id: UUID | None = None
     session_token_id: UUID | None = None
+    device_id: UUID | None = None
     # Whether a session token may list and resolve the actions of its session.
     may_resolve: bool = False
 
     def may(self, permission: Permission) -> bool:
         """A session token needs no permission for its own session."""
         return self.session_id is not None or permission in self.permissions
+
+    @property
+    def credential_id(self) -> UUID:
+        found = self.session_token_id or self.device_id or self.api_key_id
+        assert found is not None
+        return found
 
     @property
     def may_see_emails(self) -> bool:

@@ -17,6 +17,12 @@ _STREAM_WAIT_SECONDS = 5
 
 # Conflicts.
 KEY_REUSED = "This Idempotency-Key was already used for a different request. Use a new key."
+LAST_OWNER = "The workspace must keep an owner. Make another member an owner first."
+HAS_ACCOUNT = "This email address has an account. Sign in, then open the invitation again."
+EMAIL_TAKEN = "Another account has this email address."
+MEMBER_ALREADY = "This person is a member of the workspace already."
+INVITATION_ENDED = "This invitation was accepted or withdrawn before."
+WRONG_PASSWORD = "The current password is wrong."
 ARCHIVED_SESSION = "This session is archived. Unarchive it to send input."
 INPUT_DISCARDED = "This input was discarded before."
 INPUT_IN_USE = "A run has consumed this input and has not failed. Only inputs that wait or failed can be discarded."
@@ -86,6 +92,15 @@ def unauthorized() -> ServiceError:
     return ServiceError(
         ErrorKind.UNAUTHORIZED, "Missing, invalid, expired or revoked credential. Send Authorization: Bearer <key>."
     )
+
+
+def wrong_sign_in() -> ServiceError:
+    """The same text whether the account exists or not."""
+    return ServiceError(ErrorKind.UNAUTHORIZED, "The email address or the password is wrong.")
+
+
+def other_site() -> ServiceError:
+    return ServiceError(ErrorKind.FORBIDDEN, "A browser can be signed in only by the console of this server.")
 
 
 def forbidden(permission: str) -> ServiceError:
@@ -162,6 +177,12 @@ def too_many(limit_name: str, wait_seconds: int) -> ServiceError:
     return ServiceError(
         ErrorKind.TOO_MANY, f"Too many requests for this {limit_name}. Try again in {wait_seconds} s.", wait_seconds
     )
+
+
+def too_many_tries(kind: str, wait_seconds: int) -> ServiceError:
+    """`kind`: account or address."""
+    message = f"Too many tries for this {kind}. Try again in {wait_seconds} s."
+    return ServiceError(ErrorKind.TOO_MANY, message, wait_seconds)
 
 
 def run_full() -> ServiceError:

@@ -65,8 +65,12 @@ class Declaration(Struct, frozen=True, kw_only=True, dict=True):
     function: Function
     summary: str
     description: str = ""
-    # None: any valid key or session token.
+    # None: any valid credential.
     permission: Permission | None
+    # Whether it needs no credential: for people who are signing in.
+    public: bool = False
+    # Whether it belongs to a person and not to a workspace: only devices of people may call it, others get 404.
+    personal: bool = False
     # Whether a change needs `workspace.read` too, because its response shows what was stored before.
     reads: bool = False
     # How a body that is not JSON is sent.

@@ -13,13 +13,17 @@ from msgspec import Struct
 
 from quarterdeck.core.actors import Credential, CredentialKind
 
+# Markers of secrets that are no credentials: they are exchanged for one.
+INVITATION = "qdi"
+DEVICE_CODE = "qdc"
+
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _RANDOM_CHARACTERS = 40
 _PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
 _SHOWN_CHARACTERS = 8
-_FORM = re.compile(r"(qds?)_[a-z0-9]{1,16}_([0-9A-Za-z]{40})([0-9A-Za-z]{6})", re.ASCII)
+_FORM = re.compile(r"(qd[a-z]?)_[a-z0-9]{1,16}_([0-9A-Za-z]{40})([0-9A-Za-z]{6})", re.ASCII)
 # With its marker, or the random part alone: the marker is hidden in a path that was percent-encoded twice.
-_SUSPECT = re.compile(r"(qds?_)[0-9A-Za-z_]+|(whsec_)[0-9A-Za-z+/=]+|[0-9A-Za-z]{40,}", re.ASCII)
+_SUSPECT = re.compile(r"(qd[a-z]?_)[0-9A-Za-z_]+|(whsec_)[0-9A-Za-z+/=]+|[0-9A-Za-z]{40,}", re.ASCII)
 # A cheap test first: nearly every text has neither a marker nor 40 such characters in a row.
 _LONG = re.compile(r"[0-9A-Za-z]{40}", re.ASCII)
 _KINDS = {kind.value: kind for kind in CredentialKind}
@@ -35,7 +39,7 @@ class Secret(Struct, frozen=True):
         return f"Secret({self.prefix}…)"
 
 
-def mint(kind: CredentialKind, environment: str) -> Secret:
+def mint(kind: str, environment: str) -> Secret:
     random = "".join(secrets.choice(_ALPHABET) for _ in range(_RANDOM_CHARACTERS))
     head = f"{kind}_{environment}_"
     text = head + random + _checksum(random)
@@ -43,10 +47,17 @@ def mint(kind: CredentialKind, environment: str) -> Secret:
 
 
 def recognise(text: str) -> Credential | None:
+    kind = _KINDS.get(text.partition("_")[0])
+    secret_hash = None if kind is None else hash_of(kind, text)
+    return None if kind is None or secret_hash is None else Credential(kind, secret_hash)
+
+
+def hash_of(kind: str, text: str) -> bytes | None:
+    """None: this is no secret of this kind."""
     match = _FORM.fullmatch(text)
-    if match is None or _checksum(match[2]) != match[3]:
+    if match is None or match[1] != kind or _checksum(match[2]) != match[3]:
         return None
-    return Credential(_KINDS[match[1]], _hash(text))
+    return _hash(text)
 
 
 def redact(text: str) -> str:

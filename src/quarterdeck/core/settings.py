@@ -271,6 +271,20 @@ class KeySettings(Struct, frozen=True):
     last_used_flush_seconds: Annotated[float, Meta(gt=0, le=60)] = 10.0
 
 
+class SignInSettings(Struct, frozen=True):
+    # How long a browser or a command line stays signed in.
+    device_days: Annotated[int, Meta(ge=1, le=3650)] = 30
+    # How long the link of an invitation works.
+    invitation_days: Annotated[int, Meta(ge=1, le=365)] = 7
+    # How long the code of `qd login` can be approved.
+    code_seconds: Annotated[int, Meta(ge=10, le=3600)] = 600
+    # Passwords and codes that may be tried within the window, for one account and from one address. Further tries are
+    # answered 429.
+    tries_per_account: Count = 20
+    tries_per_address: Count = 100
+    tries_window_seconds: Annotated[int, Meta(ge=1, le=24 * 3600)] = 900
+
+
 class TokenSettings(Struct, frozen=True):
     default_life_seconds: Annotated[int, Meta(ge=1, le=_TEN_YEARS_SECONDS)] = 24 * 3600
     max_life_seconds: Annotated[int, Meta(ge=1, le=_TEN_YEARS_SECONDS)] = 30 * 24 * 3600
@@ -456,6 +470,7 @@ class Settings(Struct, frozen=True):
     fork: ForkSettings = ForkSettings()
     key: KeySettings = KeySettings()
     token: TokenSettings = TokenSettings()
+    sign_in: SignInSettings = SignInSettings()
     receipt: ReceiptSettings = ReceiptSettings()
     audit: AuditSettings = AuditSettings()
     retention: RetentionSettings = RetentionSettings()

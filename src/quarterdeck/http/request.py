@@ -8,11 +8,12 @@ from typing import Any, NoReturn, TypeVar
 from urllib.parse import parse_qsl
 from uuid import UUID
 
+import msgspec
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope
 
 from quarterdeck.core import errors, secrets
-from quarterdeck.core.actors import Credential, Origin
+from quarterdeck.core.actors import NOBODY, Credential, CredentialKind, Origin
 from quarterdeck.core.call import Call, RateLimit, parse_tags, tags_match_weakly
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.ids import LOWEST_ID, parse_id
@@ -20,6 +21,7 @@ from quarterdeck.core.operation import MAX_NUMBER, Operation, Payload
 from quarterdeck.core.pages import MAX_EVENT_ID
 from quarterdeck.core.setting_types import Networks
 from quarterdeck.core.settings import HttpSettings
+from quarterdeck.http import cookies
 from quarterdeck.http.content_negotiation import prefers
 from quarterdeck.http.request_body import RequestBody, decode_json
 from quarterdeck.http.responses import JSON
@@ -94,15 +96,24 @@ _MAX_SHOWN_CHARACTERS = 100
 
 
 class Request:
-    def __init__(self, scope: Scope, receive: Receive, settings: HttpSettings, rate_limit: RateLimit) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        settings: HttpSettings,
+        rate_limit: RateLimit,
+        *,
+        is_public: bool = False,
+    ) -> None:
+        """`is_public`: no credential is needed, and none is read."""
         self._scope = scope
-        self._given = Headers(scope=scope)
+        self.headers = Headers(scope=scope)
         self._receive = receive
         self._settings = settings
         self._rate_limit = rate_limit
         self.fault: ServiceError | None = None
         self._query: dict[str, str] | None = None
-        self.credential = self._read_credential()
+        self.credential = NOBODY if is_public else self._read_credential()
 
     def path_id(self, name: str) -> UUID:
         found = parse_id(self._scope["path_params"][name])
@@ -219,16 +230,24 @@ class Request:
         return tags
 
     def _body(self, limit_bytes: int) -> RequestBody:
-        given = self._given.get("content-length", "")
+        given = self.headers.get("content-length", "")
         length = int(given) if DIGITS.fullmatch(given) else None
         return RequestBody(self._receive, length, limit_bytes, self._settings)
 
     def _read_credential(self) -> Credential:
         given = self._headers("authorization")
-        match = _BEARER.fullmatch(given[0]) if len(given) == 1 else None
-        credential = secrets.recognise(match[1]) if match else None
-        if credential is None:
+        if given:
+            match = _BEARER.fullmatch(given[0]) if len(given) == 1 else None
+            text = match[1] if match else None
+        else:
+            text = cookies.sent_secret(self._scope["method"], self.headers)
+        credential = secrets.recognise(text) if text else None
+        if credential is None or (not given and credential.kind is not CredentialKind.DEVICE):
             raise errors.unauthorized()
+        if credential.kind is CredentialKind.DEVICE:
+            named = self._headers("service-workspace")
+            workspace_id = parse_id(named[0]) if len(named) == 1 else None
+            return msgspec.structs.replace(credential, workspace_id=workspace_id)
         return credential
 
     def _check_type(self, accepts: Callable[[str], bool], wanted: str) -> None:
@@ -284,7 +303,7 @@ class Request:
         return found
 
     def _headers(self, name: str) -> list[str]:
-        return [_decoded(value) for value in self._given.getlist(name)]
+        return [_decoded(value) for value in self.headers.getlist(name)]
 
     def remember(self, reason: str) -> None:
         if self.fault is None:

@@ -11,7 +11,7 @@ from quarterdeck.db.records import fetch_records, fetch_value
 from quarterdeck.insights.model import AgentVersionStats, CountedRuns, UsageGroup, UsageItem, Window
 
 # The workspace is part of the bounds and of the order so that only the index that begins with it fits. That index is
-# partial on `attempt >= 0`, which holds for all runs: schema/08_runs.sql. The first 48 bits of an id are its time in
+# partial on `attempt >= 0`, which holds for all runs: schema/09_runs.sql. The first 48 bits of an id are its time in
 # milliseconds, taken from another clock than started_at: hence greatest(0, …).
 _RUNS = """
 WITH created AS MATERIALIZED (

@@ -75,7 +75,7 @@ async def get_action(access: Access, call: Call[None], action_id: UUID) -> Actio
     summary="Resolve an action",
     description="Answers an open action. The run continues when none of its actions is open. The first answer counts; "
     f"the same answer again changes nothing. {_TOKENS}",
-    permission=Permission.SESSION_MANAGE,
+    permission=Permission.ACTION_RESOLVE,
     success="The resolved action.",
     idempotent=True,
     session_token=True,

@@ -143,7 +143,8 @@ class Submitted(Struct, frozen=True):
 
     verdict: Verdict
     body: bytes | None
-    api_key_id: UUID | None
+    # The key or device. None: a session token.
+    used_id: UUID | None
 
 
 class RunState(StrEnum):

@@ -118,8 +118,8 @@ async def submit_input(
         traceparent=tracing.traceparent(),
     )
     submitted = await inputs.submit(submission)
-    if submitted.api_key_id is not None:
-        last_used.note(submitted.api_key_id)
+    if submitted.used_id is not None:
+        last_used.note(submitted.used_id)
     if submitted.verdict is Verdict.UNAUTHORIZED:
         call.rate_limit.forget(call.credential)
     if submitted.verdict not in (Verdict.ACCEPTED, Verdict.REPLAYED):

@@ -34,7 +34,7 @@ from quarterdeck.runs.model import (
 )
 
 _SUBMIT = """
-SELECT verdict, body, api_key_id
+SELECT verdict, body, used_id
 FROM submit_inputs(%b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b::jsonb[], %b, %b::jsonb[])
 """
 _RUNS = Records(
@@ -84,7 +84,7 @@ async def submit(
         prepare=True,
         binary=True,
     )
-    return [Submitted(Verdict(verdict), body, api_key_id) for verdict, body, api_key_id in await cursor.fetchall()]
+    return [Submitted(Verdict(verdict), body, used_id) for verdict, body, used_id in await cursor.fetchall()]
 
 
 def _structs(items: Sequence[Struct | None]) -> list[Jsonb | None] | None:
@@ -134,7 +134,8 @@ class NewRun(Struct, frozen=True):
     session_id: UUID
     workspace_id: UUID
     state: RunState
-    api_key_id: UUID
+    # None: the caller was no API key.
+    api_key_id: UUID | None
     # The span of the request. None: it is not traced.
     traceparent: str | None = None
     priority: Priority = Priority.NORMAL
@@ -202,7 +203,7 @@ async def repeat_inputs(
     new_input_ids: Sequence[UUID],
     max_bytes: int,
     actor: Caller,
-    api_key_id: UUID,
+    api_key_id: UUID | None,
     traceparent: str | None = None,
 ) -> str | None:
     """None, or why no run was added: db/functions/deliveries.sql."""

@@ -17,7 +17,7 @@ WHERE workspace_id = %s AND (created_at, id) > (%s, %s) AND created_at < now() -
 ORDER BY workspace_id, created_at, id LIMIT %s
 """
 # Their events may have been deleted long before. The workspace is part of the bounds, so that only its index fits.
-# That index is partial on `attempt >= 0`, which holds for all runs: see schema/08_runs.sql.
+# That index is partial on `attempt >= 0`, which holds for all runs: see schema/09_runs.sql.
 _OLD_RUNS = """
 SELECT session_id, id FROM runs
 WHERE (workspace_id, id) > (%s, %s) AND (workspace_id, id) < (%s, lowest_id_at(now() - make_interval(days => %s)))

@@ -262,7 +262,10 @@ class SessionTokenBody(Struct, frozen=True, kw_only=True):
     prefix: str
     label: str | None
     may_resolve: Annotated[bool, Meta(description="The token may list and resolve the actions of its session.")]
-    api_key_id: Annotated[UUID, Meta(description="The key that created the token. Revoking it ends the token.")]
+    api_key_id: Annotated[
+        UUID | None,
+        Meta(description="The key that created the token. Revoking it ends the token. null: a person's device did."),
+    ]
     created_by: ActorBody
     created_at: Moment
     expires_at: Moment

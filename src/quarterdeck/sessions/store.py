@@ -11,6 +11,7 @@ from psycopg.types.json import Jsonb
 
 from quarterdeck.agents.configuration import AgentConfiguration, AgentReference, ConfigurationField, SessionSkill
 from quarterdeck.core import errors
+from quarterdeck.core.actors import Principal
 from quarterdeck.core.ids import created_at, new_id
 from quarterdeck.core.pages import bounds
 from quarterdeck.core.secrets import Secret
@@ -484,8 +485,9 @@ async def purge_search(connection: Connection, session_id: UUID, batch: int) -> 
 
 
 _ADD_TOKEN = """
-INSERT INTO session_tokens (id, session_id, api_key_id, secret_hash, prefix, label, may_resolve, expires_at)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
+INSERT INTO session_tokens
+    (id, session_id, api_key_id, created_by, secret_hash, prefix, label, may_resolve, expires_at)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
 _TOKENS = Records(
     SessionTokenBody,
@@ -493,7 +495,7 @@ _TOKENS = Records(
     scope="session_id",
     columns="""r.id, r.session_id, r.prefix, r.label, r.may_resolve, r.api_key_id, r.expires_at, r.revoked_at,
         actor(u) AS created_by""",
-    joins="JOIN api_keys k ON k.id = r.api_key_id JOIN users u ON u.id = k.created_by",
+    joins="JOIN users u ON u.id = r.created_by",
 )
 get_token = _TOKENS.get
 page_of_tokens = _TOKENS.page
@@ -505,18 +507,37 @@ UPDATE session_tokens SET revoked_at = clock_timestamp() WHERE session_id = %s A
 async def add_token(
     connection: Connection,
     session_id: UUID,
-    api_key_id: UUID,
+    principal: Principal,
     secret: Secret,
     body: CreateSessionTokenBody,
     expires_at: datetime,
 ) -> SessionTokenBody:
     """`expires_at`: in place of that of the body."""
     token_id = new_id()
+    maker = (principal.api_key_id, principal.user_id)
     values = (secret.hash, secret.prefix, body.label, body.may_resolve, expires_at)
-    await connection.execute(_ADD_TOKEN, (token_id, session_id, api_key_id, *values))
+    await connection.execute(_ADD_TOKEN, (token_id, session_id, *maker, *values))
     stored = await get_token(connection, session_id, token_id)
     assert stored is not None
     return stored
+
+
+_TOKENS_OF_USER = """
+SELECT t.id FROM session_tokens t JOIN sessions s ON s.id = t.session_id
+WHERE s.workspace_id = %s AND t.created_by = %s AND t.revoked_at IS NULL AND t.expires_at > clock_timestamp()
+"""
+_REVOKE_TOKENS = """
+UPDATE session_tokens SET revoked_at = clock_timestamp() WHERE id = ANY (%s) AND revoked_at IS NULL
+"""
+
+
+async def tokens_of_user(connection: Connection, workspace_id: UUID, user_id: UUID) -> list[UUID]:
+    """Those that are valid."""
+    return await fetch_column(connection, _TOKENS_OF_USER, (workspace_id, user_id))
+
+
+async def revoke_tokens(connection: Connection, ids: list[UUID]) -> None:
+    await connection.execute(_REVOKE_TOKENS, (ids,))
 
 
 async def revoke_token(connection: Connection, session_id: UUID, token_id: UUID) -> bool:

@@ -55,7 +55,7 @@ async def list_session_tokens(
 @operation(
     summary="Create a token for one session",
     description="The token has no permissions, works only for its session, and ends when the key that created it is "
-    "revoked.",
+    "revoked or its person leaves the workspace.",
     permission=Permission.SESSION_MANAGE,
     created=True,
     success="The new token, which is shown only once.",
@@ -80,7 +80,7 @@ async def create_session_token(
         await sessions.prevent_deletion(connection, session_id)
         expires_at = token_expiry(body.expires_at, datetime.now(UTC), principal, token_settings)
         secret = secrets.mint(CredentialKind.SESSION_TOKEN, key_settings.environment)
-        stored = await store.add_token(connection, session_id, principal.api_key_id, secret, body, expires_at)
+        stored = await store.add_token(connection, session_id, principal, secret, body, expires_at)
         created = CreatedSessionTokenBody(**msgspec.structs.asdict(stored), token=secret.text)
         kept = msgspec.structs.replace(created, token=msgspec.UNSET)
         return Made(
@@ -110,6 +110,14 @@ async def revoke_session_token(
     return await changes.perform(
         call, _visible_token(call, session_id, session_token_id), ObjectType.SESSION_TOKEN, effect
     )
+
+
+async def revoke_tokens_of(connection: Connection, workspace_id: UUID, user_id: UUID) -> None:
+    """Those that were made for the person, with whichever key or device."""
+    # Repeated: while this waits for transactions of a device, that device can create another token.
+    while ids := await store.tokens_of_user(connection, workspace_id, user_id):
+        await lock_credentials(connection, ids)
+        await store.revoke_tokens(connection, ids)
 
 
 def _audit_detail(token: SessionTokenBody) -> dict[str, str | bool | None]:

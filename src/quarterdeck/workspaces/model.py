@@ -1,6 +1,5 @@
-"""Workspaces and members."""
+"""Workspaces."""
 
-from enum import StrEnum
 from typing import Annotated
 from uuid import UUID
 
@@ -47,7 +46,7 @@ class WorkspaceBody(Struct, frozen=True):
     id: UUID
     name: str
     created_at: Moment
-    owner: ActorBody
+    owner: Annotated[ActorBody, Meta(description="Others can be owners too: see the members.")]
     max_key_days: Annotated[int | None, Meta(description="Maximum lifetime of new keys, in days. null: no maximum.")]
     limits: WorkspaceLimits
     used_today: Annotated[Usage, Meta(description="Since midnight UTC. Changes without a new revision.")]
@@ -66,28 +65,6 @@ class ChangeWorkspaceBody(Struct, frozen=True):
 
     limits: SetWorkspaceLimits | UnsetType = UNSET
     retention: SetRetention | UnsetType = UNSET
-
-
-class MemberRole(StrEnum):
-    OWNER = "owner"
-    MEMBER = "member"
-
-
-class MemberBody(Struct, frozen=True):
-    user: ActorBody
-    role: MemberRole
-    joined_at: Annotated[Moment, Meta(description="When the person joined, or last rejoined.")]
-    ended_at: Annotated[Moment | None, Meta(description="When the person left. null: still a member.")]
-
-    @property
-    def id(self) -> UUID:
-        """The sort key of pages. Not part of the body."""
-        return self.user.user_id
-
-
-class MemberPage(Struct, frozen=True):
-    items: list[MemberBody]
-    next_cursor: UUID | None
 
 
 _LIMITS = WorkspaceLimits(day=Limit(max_cost_usd=20.0))
@@ -110,5 +87,4 @@ EXAMPLES = (
     ChangeWorkspaceBody(
         limits=SetWorkspaceLimits(day=SetLimit(max_cost_usd=20.0)), retention=SetRetention(event_days=30, run_days=None)
     ),
-    MemberPage([MemberBody(ADA, MemberRole.OWNER, MORNING, None)], None),
 )

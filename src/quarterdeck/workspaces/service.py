@@ -1,5 +1,5 @@
-"""Workspaces and members. Callers of the API can read them, and set limits and retention. The operator changes them
-with `qd admin`, directly in the database and without a credential. These changes are recorded in the audit log too.
+"""Workspaces. Callers of the API can read them, and set limits and retention. The operator changes them with
+`qd admin`, directly in the database and without a credential. These changes are recorded in the audit log too.
 """
 
 from datetime import UTC, datetime
@@ -11,26 +11,25 @@ from msgspec.structs import asdict, replace
 
 from quarterdeck.agents.configuration import Limit
 from quarterdeck.api_keys import service as api_keys
-from quarterdeck.api_keys.model import ApiKeyBody, CreateApiKeyBody, CreatedApiKeyBody
+from quarterdeck.api_keys.model import CreateApiKeyBody, CreatedApiKeyBody
 from quarterdeck.api_keys.rules import check_expiry
 from quarterdeck.auth.access import Access, visible_workspace
 from quarterdeck.changes.audit_log import record_operator_change
 from quarterdeck.changes.model import Change, ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors
-from quarterdeck.core.actors import ActorBody, Permission, Principal
+from quarterdeck.core.actors import Permission, Principal, Role
 from quarterdeck.core.call import Answer, Call
-from quarterdeck.core.ids import LOWEST_ID, new_id
+from quarterdeck.core.ids import new_id
 from quarterdeck.core.operation import ErrorCase, operation
-from quarterdeck.core.pages import PageRequest
 from quarterdeck.core.retention import RetentionDays, retention_in_force
+from quarterdeck.core.settings import KeySettings, SignInSettings
 from quarterdeck.db.database import Connection, Database
+from quarterdeck.people import invitations, members, profiles
 from quarterdeck.sessions.rules import changed_limit
 from quarterdeck.workspaces import store
 from quarterdeck.workspaces.model import (
     ChangeWorkspaceBody,
-    MemberBody,
-    MemberPage,
     SetRetention,
     WorkspaceBody,
     WorkspaceLimits,
@@ -50,6 +49,8 @@ _UNCHANGED = SetRetention()
 class FirstStart(Struct, frozen=True):
     workspace_id: UUID
     secret: str
+    # The token of the link.
+    invitation: str
 
 
 @operation(
@@ -95,7 +96,7 @@ async def change_workspace(
         connection: Connection, principal: Principal, workspace_id: UUID, body: ChangeWorkspaceBody
     ) -> Made:
         # A statement of its own: the next one must see what the previous holder of the lock committed.
-        owner_id = await _lock_workspace(connection, workspace_id)
+        owner_id = await members.lock_workspace(connection, workspace_id)
         before = await show_workspace(connection, workspace_id, defaults)
         call.check_unchanged(before.revision)
         limits, retention = before.limits, before.retention
@@ -111,16 +112,6 @@ async def change_workspace(
         return Made.plain(after, workspace_id, after.name, **_changed_detail(before, after))
 
     return await changes.perform(call, visible_workspace(call), ObjectType.WORKSPACE, effect)
-
-
-@operation(
-    summary="List the members of the workspace",
-    description="One page per call, newest users first unless order=asc. Includes former members.",
-    permission=Permission.WORKSPACE_READ,
-    success="One page. next_cursor is null on the last page.",
-)
-async def list_members(access: Access, call: Call[None], request: PageRequest) -> MemberPage:
-    return await access.page(call, visible_workspace(call), MemberPage, request, store.members)
 
 
 # --- operator ---
@@ -143,12 +134,6 @@ async def show_workspace(connection: Connection, workspace_id: UUID, defaults: R
 all_workspaces = store.all_workspaces
 
 
-async def all_members(connection: Connection, workspace_id: UUID) -> list[MemberBody]:
-    """Oldest first, including former members."""
-    await _stored(connection, workspace_id)
-    return await store.members(connection, workspace_id, LOWEST_ID, None, newest_first=False)
-
-
 async def create_workspace(connection: Connection, name: str, owner_email: str) -> UUID:
     async with connection.transaction():
         return await _add_workspace(connection, name, owner_email)
@@ -165,9 +150,11 @@ async def configure_workspace(
     daily_max_tokens: int | UnsetType | None = UNSET,
     retention: SetRetention = _UNCHANGED,
 ) -> None:
-    """Fields that are not given keep their values. A former owner stays a member."""
+    """Fields that are not given keep their values. A former owner becomes an admin."""
     async with connection.transaction():
-        owner_id = await _lock_workspace(connection, workspace_id)
+        owner_id = await members.lock_workspace(connection, workspace_id)
+        if owner_email is not UNSET:
+            owner_id = await members.hand_over(connection, workspace_id, owner_id, owner_email)
         before = await _stored(connection, workspace_id)
         day = before.limits.day
         await store.change(
@@ -175,7 +162,7 @@ async def configure_workspace(
             workspace_id,
             before.name if name is UNSET else name,
             before.max_key_days if max_key_days is UNSET else max_key_days,
-            owner_id if owner_email is UNSET else await _member(connection, workspace_id, owner_email),
+            owner_id,
             Limit(
                 day.max_cost_usd if daily_max_cost_usd is UNSET else daily_max_cost_usd,
                 day.max_tokens if daily_max_tokens is UNSET else daily_max_tokens,
@@ -193,81 +180,35 @@ async def create_key(
 ) -> CreatedApiKeyBody:
     check_expiry(body.expires_at, datetime.now(UTC))
     async with connection.transaction():
-        creator = await _lock_workspace(connection, workspace_id)
+        creator = await members.lock_workspace(connection, workspace_id)
         await api_keys.check_maximum(connection, workspace_id, body.expires_at)
         if as_email is not None:
-            creator = await _member(connection, workspace_id, as_email)
+            creator = await members.current_by_email(connection, workspace_id, as_email)
         return await _add_key(connection, environment, workspace_id, creator, body)
 
 
-async def add_member(connection: Connection, workspace_id: UUID, email: str) -> UUID:
-    """Idempotent. A former member becomes a member again."""
-    async with connection.transaction():
-        await _lock_workspace(connection, workspace_id)
-        user_id = await store.add_user(connection, new_id(), email)
-        if await store.add_member(connection, workspace_id, user_id):
-            change = Change("add_member", ObjectType.MEMBER, user_id, {"email": email}, email)
-            await record_operator_change(connection, workspace_id, change)
-        return user_id
-
-
-async def remove_member(
-    connection: Connection, workspace_id: UUID, email: str, *, revoke_keys: bool
-) -> list[ApiKeyBody]:
-    """Returns the keys that the member created. Keys belong to the workspace and keep working unless `revoke_keys` is
-    set. Removing a former member is no error, so that their keys can still be revoked."""
-    async with connection.transaction():
-        owner_id = await _lock_workspace(connection, workspace_id)
-        user_id = await _member(connection, workspace_id, email, former=True)
-        if user_id == owner_id:
-            raise errors.invalid("The owner of a workspace cannot be removed from it.")
-        if await store.end_member(connection, workspace_id, user_id):
-            change = Change("remove_member", ObjectType.MEMBER, user_id, {"email": email}, email)
-            await record_operator_change(connection, workspace_id, change)
-        revoked = await api_keys.revoke_keys_of(connection, workspace_id, user_id) if revoke_keys else []
-        keys = await api_keys.keys_of(connection, workspace_id, user_id)
-        for key in keys:
-            if key.id in revoked:
-                change = Change("revoke_api_key", ObjectType.API_KEY, key.id, {"label": key.label}, key.label)
-                await record_operator_change(connection, workspace_id, change)
-        return keys
-
-
-async def set_user(connection: Connection, email: str, display_name: str | None) -> ActorBody:
-    """A user has one name in all workspaces. The change is recorded in the audit log of each."""
-    async with connection.transaction():
-        user = await store.lock_user(connection, email)
-        if user is None:
-            raise errors.invalid(f"There is no user with the email address {email}.")
-        if user.display_name != display_name:
-            await store.name_user(connection, user.user_id, display_name)
-            for workspace_id in await store.workspaces_of_user(connection, user.user_id):
-                detail = {"display_name": display_name}
-                change = Change("set_user", ObjectType.MEMBER, user.user_id, detail, display_name or email)
-                await record_operator_change(connection, workspace_id, change)
-        return ActorBody(user.user_id, display_name, user.primary_email)
-
-
-async def first_start(connection: Connection, environment: str) -> FirstStart | None:
-    """Create a workspace and a key with all permissions, unless the database has a workspace already."""
+async def first_start(connection: Connection, keys: KeySettings, sign_in: SignInSettings) -> FirstStart | None:
+    """Create a workspace, a key with all permissions, and a link with which the owner chooses a password, unless the
+    database has a workspace already."""
     async with connection.transaction():
         await store.lock_first_start(connection)
         if await store.any_workspace(connection):
             return None
         workspace_id = await _add_workspace(connection, _FIRST_NAME, _FIRST_OWNER)
-        owner_id = await _lock_workspace(connection, workspace_id)
-        await store.name_user(connection, owner_id, _FIRST_OWNER_NAME)
+        owner_id = await members.lock_workspace(connection, workspace_id)
+        await profiles.name_by_operator(connection, _FIRST_OWNER, _FIRST_OWNER_NAME)
         body = CreateApiKeyBody(_FIRST_LABEL, list(Permission))
-        created = await _add_key(connection, environment, workspace_id, owner_id, body)
+        created = await _add_key(connection, keys.environment, workspace_id, owner_id, body)
         assert isinstance(created.secret, str)
-        return FirstStart(workspace_id, created.secret)
+        invitation = await invitations.account_link(connection, keys, sign_in, _FIRST_OWNER)
+        return FirstStart(workspace_id, created.secret, invitation)
 
 
 async def _add_workspace(connection: Connection, name: str, owner_email: str) -> UUID:
     workspace_id = new_id()
-    owner_id = await store.add_user(connection, new_id(), owner_email)
+    owner_id = await members.account_with(connection, owner_email)
     await store.add_workspace(connection, workspace_id, name, owner_id)
-    await store.add_member(connection, workspace_id, owner_id)
+    await members.join(connection, workspace_id, owner_id, Role.OWNER)
     detail = _audit_detail(await _stored(connection, workspace_id))
     change = Change("create_workspace", ObjectType.WORKSPACE, workspace_id, detail, name)
     await record_operator_change(connection, workspace_id, change)
@@ -282,20 +223,6 @@ async def _add_key(
     change = Change("create_api_key", ObjectType.API_KEY, created.id, detail, created.label)
     await record_operator_change(connection, workspace_id, change)
     return created
-
-
-async def _lock_workspace(connection: Connection, workspace_id: UUID) -> UUID:
-    owner_id = await store.lock_workspace(connection, workspace_id)
-    if owner_id is None:
-        raise errors.invalid("There is no workspace with this ID.")
-    return owner_id
-
-
-async def _member(connection: Connection, workspace_id: UUID, email: str, *, former: bool = False) -> UUID:
-    user_id, is_member = await store.find_member(connection, workspace_id, email) or (None, False)
-    if user_id is None or not (is_member or former):
-        raise errors.invalid(f"{email} is not a member of this workspace.")
-    return user_id
 
 
 async def _stored(connection: Connection, workspace_id: UUID) -> WorkspaceBody:

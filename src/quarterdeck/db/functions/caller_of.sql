@@ -1,22 +1,33 @@
--- The caller as the session's log names it: core/actors.py, Caller. `session_token_id` is NULL if the key itself was used.
--- No row: the token was deleted with its session just now.
+-- The caller as the session's log names it: core/actors.py, Caller. Of the three ids one is used: that of the session
+-- token, or else that of the key, or else that of the device. No row: the token was deleted with its session just now.
 --
 -- RETURNS TABLE lets PostgreSQL inline the function into the calling statement.
 
-CREATE OR REPLACE FUNCTION caller_of(calling_api_key_id uuid, calling_session_token_id uuid) RETURNS TABLE (caller jsonb)
+CREATE OR REPLACE FUNCTION caller_of(
+    calling_api_key_id uuid, calling_session_token_id uuid, calling_device_id uuid, calling_user_id uuid
+) RETURNS TABLE (caller jsonb)
 LANGUAGE sql STABLE
 AS $$
     SELECT jsonb_build_object(
-        'type', CASE WHEN t.id IS NULL THEN 'api_key' ELSE 'session_token' END,
-        'id', coalesce(t.id, k.id),
-        'label', CASE WHEN t.id IS NULL THEN k.label ELSE t.label END,
+        'type', CASE
+            WHEN calling_session_token_id IS NOT NULL THEN 'session_token'
+            WHEN calling_device_id IS NOT NULL THEN 'device'
+            ELSE 'api_key'
+        END,
+        'id', coalesce(t.id, d.id, k.id),
+        'label', CASE
+            WHEN calling_session_token_id IS NOT NULL THEN t.label
+            WHEN calling_device_id IS NOT NULL THEN d.name
+            ELSE k.label
+        END,
         'user_id', u.id,
         'display_name', u.display_name
     )
-    FROM api_keys k
-    JOIN users u ON u.id = k.created_by
+    FROM users u
+    LEFT JOIN api_keys k ON k.id = calling_api_key_id
     LEFT JOIN session_tokens t ON t.id = calling_session_token_id
-    WHERE k.id = calling_api_key_id AND (calling_session_token_id IS NULL OR t.id IS NOT NULL)
+    LEFT JOIN devices d ON d.id = calling_device_id
+    WHERE u.id = calling_user_id AND (calling_session_token_id IS NULL OR t.id IS NOT NULL)
 $$;
 
 -- A user as the API shows it: core/actors.py, ActorBody.

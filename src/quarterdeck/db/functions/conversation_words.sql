@@ -1,4 +1,4 @@
--- The search in conversations (decision 0051). The table is in schema/10_search.sql.
+-- The search in conversations (decision 0051). The table is in schema/11_search.sql.
 
 -- The workspace is one of the words. A search asks for it too, and GIN intersects from the rarest word on: a word that is
 -- common elsewhere costs nothing, and PostgreSQL needs no extension. No text yields a word with a blank in it.

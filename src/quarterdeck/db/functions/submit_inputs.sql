@@ -27,6 +27,8 @@ RETURNS TABLE (
     refusal text,
     api_key_id uuid,             -- of a session token: the key that made it
     session_token_id uuid,
+    device_id uuid,
+    user_id uuid,
     workspace_id uuid,
     scope_id uuid,               -- scope of Idempotency-Keys
     is_archived boolean,
@@ -39,10 +41,10 @@ AS $$
                WHEN s.id IS NULL THEN 'not_found'
                WHEN p.session_id IS NULL AND NOT 'session.manage' = ANY (p.permissions) THEN 'forbidden'
            END,
-           p.api_key_id, p.session_token_id, p.workspace_id, p.scope_id, s.archived_at IS NOT NULL,
+           p.api_key_id, p.session_token_id, p.device_id, p.user_id, p.workspace_id, p.scope_id, s.archived_at IS NOT NULL,
            CASE WHEN p.session_id IS NULL THEN p.workspace_id END
     FROM (VALUES (1)) AS one_row
-    LEFT JOIN find_principals(ARRAY[find_submitter.secret_hash]) p ON true
+    LEFT JOIN find_principals(ARRAY[find_submitter.secret_hash], ARRAY[named_workspace_id]) p ON true
     LEFT JOIN sessions s
         ON s.id = target_session_id AND s.workspace_id = p.workspace_id
        AND s.id = coalesce(p.session_id, s.id)
@@ -82,8 +84,8 @@ CREATE OR REPLACE FUNCTION submit_inputs(
     -- For model_without_batches(). NULL: the priority is normal. The whole array is NULL if all are.
     batch_models jsonb[]
 )
--- `body`: the response, or details about a refusal. `api_key_id`: NULL for a session token.
-RETURNS TABLE (verdict text, body bytea, api_key_id uuid)
+-- `body`: the response, or details about a refusal. `used_id`: the key or device, NULL for a session token.
+RETURNS TABLE (verdict text, body bytea, used_id uuid)
 LANGUAGE plpgsql VOLATILE
 -- Plans that were cached while the tables were nearly empty would scan them until the next ANALYZE.
 SET enable_seqscan = off
@@ -119,7 +121,9 @@ BEGIN
     END LOOP;
 
     FOR caller IN
-        SELECT item.number, c.*, (SELECT a.caller FROM caller_of(c.api_key_id, c.session_token_id) a) AS actor
+        SELECT item.number, c.*, (
+            SELECT a.caller FROM caller_of(c.api_key_id, c.session_token_id, c.device_id, c.user_id) a
+        ) AS actor
         FROM unnest(secret_hashes, session_ids, workspace_ids) WITH ORDINALITY
             AS item (secret_hash, session_id, workspace_id, number)
         CROSS JOIN LATERAL find_submitter(item.secret_hash, item.session_id, item.workspace_id) AS c
@@ -127,7 +131,7 @@ BEGIN
     LOOP
         i := caller.number;
         body := NULL;
-        api_key_id := CASE WHEN caller.session_token_id IS NULL THEN caller.api_key_id END;
+        used_id := CASE WHEN caller.session_token_id IS NULL THEN coalesce(caller.device_id, caller.api_key_id) END;
         IF caller.refusal IS NOT NULL OR NOT locked[i] THEN
             -- A caller that was refused in step 1 holds no lock, so it stays refused if it has gained access meanwhile.
             verdict := coalesce(caller.refusal, CASE WHEN admitted[i] THEN 'locked' ELSE 'not_found' END);

@@ -11,10 +11,15 @@ REVOKE ALL ON SCHEMA app FROM PUBLIC, {role};
 GRANT USAGE ON SCHEMA app TO {role};
 GRANT SELECT ON app.migrations TO {role};
 
-GRANT SELECT, INSERT, UPDATE (email, display_name) ON app.users TO {role};
+GRANT SELECT, INSERT, UPDATE (email, display_name, password_hash) ON app.users TO {role};
 -- All columns: LOCK TABLE, at the first start, ignores privileges of columns.
 GRANT SELECT, INSERT, UPDATE ON app.workspaces TO {role};
-GRANT SELECT, INSERT, UPDATE (ended_at, joined_at) ON app.members TO {role};
+GRANT SELECT, INSERT, UPDATE (ended_at, joined_at, role) ON app.members TO {role};
+GRANT SELECT, INSERT (id, user_id, kind, name, prefix, secret_hash, address, expires_at),
+    UPDATE (expires_at, last_used_at, ended_at) ON app.devices TO {role};
+GRANT SELECT, INSERT, UPDATE (accepted_at, accepted_by, withdrawn_at) ON app.invitations TO {role};
+GRANT SELECT, INSERT, UPDATE (answered_by, is_approved, collected_at), DELETE ON app.device_codes TO {role};
+GRANT SELECT, INSERT, UPDATE (tries, began_at), DELETE ON app.sign_in_tries TO {role};
 -- Triggers let these columns change in one direction only: keys and tokens that ended stay ended.
 GRANT SELECT, INSERT (id, workspace_id, lineage_id, label, prefix, secret_hash, permissions, created_by, expires_at),
     UPDATE (expires_at, last_used_at, revoked_at, replaced_by) ON app.api_keys TO {role};
@@ -26,7 +31,7 @@ GRANT SELECT, INSERT,
             expired_cost_usd), DELETE
     ON app.sessions TO {role};
 GRANT SELECT, INSERT, DELETE ON app.session_skills TO {role};
-GRANT SELECT, INSERT (id, session_id, api_key_id, secret_hash, prefix, expires_at, label, may_resolve),
+GRANT SELECT, INSERT (id, session_id, api_key_id, created_by, secret_hash, prefix, expires_at, label, may_resolve),
     UPDATE (revoked_at)
     ON app.session_tokens TO {role};
 GRANT SELECT, INSERT, DELETE ON app.session_events TO {role};
@@ -99,7 +104,7 @@ GRANT SELECT ON app.audit_retention TO {role};
 GRANT EXECUTE ON FUNCTION app.session_lock, app.credential_lock, app.receipt_lock, app.input_receipt_lock,
     app.running_runs_lock, app.turns_lock, app.webhooks_lock, app.stored_credentials_lock, app.mcp_servers_lock,
     app.add_run, app.enqueue_run, app.submit_inputs,
-    app.find_principals, app.find_submitter, app.caller_of, app.actor, app.take_lock, app.waiting_inputs,
+    app.permissions_of, app.find_principals, app.find_submitter, app.caller_of, app.actor, app.take_lock, app.waiting_inputs,
     app.read_conversation, app.enqueue_run_after, app.waiting_workspaces, app.next_run_job, app.ask_runs_to_leave,
     app.summary_counts, app.read_log, app.workspace_word, app.short_words, app.search_query, app.matching_sessions,
     app.start_pending_run, app.repeat_inputs, app.limit_in_force, app.limits_of_run,

@@ -5,13 +5,16 @@
 CREATE TABLE users (
     id uuid PRIMARY KEY,
     email text NOT NULL,
-    display_name text
+    display_name text,
+    -- Argon2id. NULL: the person does not sign in with a password.
+    password_hash text
 );
 CREATE UNIQUE INDEX users_email ON users (lower(email));
 
 CREATE TABLE workspaces (
     id uuid PRIMARY KEY,
     name text NOT NULL,
+    -- The owner who is shown. Others may have the role too; people/members.py keeps this one an owner.
     owner_id uuid NOT NULL REFERENCES users,
     -- NULL: keys of this workspace need no end.
     max_key_days integer CHECK (max_key_days > 0),
@@ -27,7 +30,10 @@ CREATE TABLE workspaces (
 CREATE TABLE members (
     workspace_id uuid NOT NULL REFERENCES workspaces,
     user_id uuid NOT NULL REFERENCES users,
+    role text NOT NULL DEFAULT 'member' CHECK (role IN ('owner', 'admin', 'member', 'viewer')),
     joined_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     ended_at timestamptz,
     PRIMARY KEY (workspace_id, user_id)
 );
+-- The workspaces of a person.
+CREATE INDEX members_user ON members (user_id, joined_at) WHERE ended_at IS NULL;

@@ -1,4 +1,4 @@
--- API keys. Session tokens are in 07_sessions.sql.
+-- API keys. Session tokens are in 08_sessions.sql.
 
 CREATE TABLE api_keys (
     id uuid PRIMARY KEY,
@@ -10,7 +10,8 @@ CREATE TABLE api_keys (
     secret_hash bytea NOT NULL CONSTRAINT api_keys_secret_hash UNIQUE CHECK (octet_length(secret_hash) = 32),
     permissions text[] NOT NULL CHECK (
         permissions <@ ARRAY[
-            'workspace.read', 'key.manage', 'session.manage', 'skill.manage', 'agent.manage', 'credential.manage'
+            'workspace.read', 'key.manage', 'session.manage', 'action.resolve', 'skill.manage', 'agent.manage',
+            'credential.manage', 'member.manage'
         ]
     ),
     created_by uuid NOT NULL REFERENCES users,

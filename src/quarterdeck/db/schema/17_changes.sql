@@ -25,6 +25,7 @@ CREATE TABLE audit_events (
     user_id uuid REFERENCES users,
     api_key_id uuid REFERENCES api_keys,
     session_token_id uuid,
+    device_id uuid REFERENCES devices,
     address text,
     request_id text,
     detail jsonb NOT NULL

@@ -69,8 +69,9 @@ CREATE INDEX session_skills_skill ON session_skills (skill_id);
 CREATE TABLE session_tokens (
     id uuid PRIMARY KEY,
     session_id uuid NOT NULL REFERENCES sessions ON DELETE CASCADE,
-    -- A token ends with the key that made it.
-    api_key_id uuid NOT NULL REFERENCES api_keys,
+    -- A token ends with the key that made it, and with the membership of the person.
+    api_key_id uuid REFERENCES api_keys,
+    created_by uuid NOT NULL REFERENCES users,
     secret_hash bytea NOT NULL CONSTRAINT session_tokens_secret_hash UNIQUE CHECK (octet_length(secret_hash) = 32),
     prefix text NOT NULL,
     label text,

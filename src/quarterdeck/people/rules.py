@@ -1,0 +1,37 @@
+"""Decisions about members that need no database."""
+
+import secrets
+
+from quarterdeck.core import errors
+from quarterdeck.core.actors import Role
+from quarterdeck.core.errors import ServiceError
+
+# Without vowels and without characters that look alike, so that no code is a word or is misread.
+_CODE_ALPHABET = "BCDFGHJKLMNPQRSTVWXZ"
+_CODE_CHARACTERS = 8
+
+
+def owners_only() -> ServiceError:
+    return errors.exceeds_caller("Only an owner can give or take the role of an owner.")
+
+
+def check_may_give(own: Role, role: Role) -> None:
+    if role is Role.OWNER and own is not Role.OWNER:
+        raise owners_only()
+
+
+def check_may_change(own: Role, before: Role) -> None:
+    if before is Role.OWNER and own is not Role.OWNER:
+        raise owners_only()
+
+
+def new_user_code() -> str:
+    """35 bits: guessing one of the codes that wait needs far more tries than an address has."""
+    code = "".join(secrets.choice(_CODE_ALPHABET) for _ in range(_CODE_CHARACTERS))
+    return f"{code[:4]}-{code[4:]}"
+
+
+def parse_user_code(text: str) -> str:
+    """As it is stored. People leave out the hyphen or type in lower case."""
+    letters = "".join(character for character in text.upper() if character.isalpha())
+    return f"{letters[:4]}-{letters[4:]}"
