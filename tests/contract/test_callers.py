@@ -13,10 +13,12 @@ from msgspec import Struct
 
 from quarterdeck.api.openapi import example_of
 from quarterdeck.api.routes import OPERATIONS
-from quarterdeck.core.actors import CredentialKind, Permission
+from quarterdeck.core.actors import CredentialKind, Permission, Role
 from quarterdeck.core.operation import Operation, Payload
 from quarterdeck.core.secrets import mint
+from quarterdeck.people import members
 from quarterdeck.webhooks.model import CreatedWebhookBody, WebhookBody
+from tests.people import Person, new_email
 from tests.session_files import add_archive_as_file
 from tests.waiting_runs import approval, new_actions
 from tests.workers import log_of
@@ -124,6 +126,20 @@ async def _file_ids(world: World) -> dict[str, str]:
     return {"file_id": await world.new_file()}
 
 
+async def _member_ids(world: World) -> dict[str, str]:
+    async with await world.connect() as connection:
+        return {"member_id": str(await members.add_by_operator(connection, world.workspace_id, new_email()))}
+
+
+async def _invitation_ids(world: World) -> dict[str, str]:
+    return {"invitation_id": (await world.post("/v1/invitations", {"email": new_email()})).json()["id"]}
+
+
+async def _device_ids(world: World) -> dict[str, str]:
+    person = await Person.join(world, Role.MEMBER)
+    return {"device_id": (await person.get("/v1/profile")).json()["device_id"]}
+
+
 # By the first id of a path.
 _MAKER_OF: dict[str, Callable[[World], Awaitable[dict[str, str]]]] = {
     "session_id": _session_ids,
@@ -136,6 +152,9 @@ _MAKER_OF: dict[str, Callable[[World], Awaitable[dict[str, str]]]] = {
     "mcp_server_id": _mcp_server_ids,
     "credential_id": _credential_ids,
     "file_id": _file_ids,
+    "member_id": _member_ids,
+    "invitation_id": _invitation_ids,
+    "device_id": _device_ids,
 }
 _MAKERS = list(dict.fromkeys(_MAKER_OF.values()))
 
@@ -293,7 +312,12 @@ async def visitor(server: Server, stage: Stage) -> AsyncIterator[World]:
         yield world
 
 
-OPERATION = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+# Those that need no credential have tests of their own: test_sign_in.py, test_invitations.py and test_profiles.py.
+CHECKED = [operation for operation in OPERATIONS if not operation.public]
+# What belongs to a person is tested there, too: keys get 404, with whatever permissions.
+SHARED = [operation for operation in CHECKED if not operation.personal]
+OPERATION = pytest.mark.parametrize("operation", CHECKED, ids=lambda operation: operation.name)
+SHARED_OPERATION = pytest.mark.parametrize("operation", SHARED, ids=lambda operation: operation.name)
 
 
 @OPERATION
@@ -307,7 +331,7 @@ async def test_unknown_credential_is_401(visitor: World, stage: Stage, operation
             assert answer.headers["www-authenticate"] == "Bearer", caller
 
 
-@OPERATION
+@SHARED_OPERATION
 async def test_foreign_workspace_is_404_with_the_same_bytes_as_unknown(
     world: World, stage: Stage, operation: Operation
 ) -> None:
@@ -329,7 +353,7 @@ async def test_foreign_workspace_is_404_with_the_same_bytes_as_unknown(
     assert foreign.content == nothing.content
 
 
-@OPERATION
+@SHARED_OPERATION
 async def test_lacking_the_permission(visitor: World, stage: Stage, operation: Operation) -> None:
     for permission in operation.permissions:
         key, objects = stage.lacking[permission], stage.objects
@@ -381,7 +405,7 @@ class Scene(Struct, frozen=True):
         return await self.world.new_token(session_id, may_resolve=True)
 
 
-@OPERATION
+@SHARED_OPERATION
 async def test_session_tokens_see_no_email_addresses(visitor: World, stage: Stage, operation: Operation) -> None:
     scene = await Scene.set(visitor, stage, operation)
     by_key = await scene.request(operation, scene.world.key)
@@ -393,7 +417,7 @@ async def test_session_tokens_see_no_email_addresses(visitor: World, stage: Stag
         assert b"@example.com" not in answer.content
 
 
-@OPERATION
+@SHARED_OPERATION
 async def test_a_session_token_sees_its_session_and_nothing_else(
     visitor: World, stage: Stage, operation: Operation
 ) -> None:
@@ -414,7 +438,7 @@ async def test_a_session_token_sees_its_session_and_nothing_else(
         assert error_of(by_other) == NOT_FOUND
 
 
-@OPERATION
+@SHARED_OPERATION
 async def test_the_right_caller(visitor: World, stage: Stage, operation: Operation) -> None:
     """The permissions alone are enough, and a key that still lives a while works like one that never ends."""
     scene = await Scene.set(visitor, stage, operation)
@@ -424,6 +448,14 @@ async def test_the_right_caller(visitor: World, stage: Stage, operation: Operati
     key, _ = await scene.world.new_key_record(needed, None if lasts else datetime.now(UTC) + timedelta(hours=30))
     answer = await scene.request(operation, key)
     assert answer.status_code == operation.success_status, answer.text
+
+
+@pytest.mark.parametrize("operation", [each for each in CHECKED if each.personal], ids=lambda operation: operation.name)
+async def test_keys_and_tokens_see_nothing_of_people(visitor: World, stage: Stage, operation: Operation) -> None:
+    for key in (stage.key, stage.reader, stage.token):
+        for ids in (stage.objects.ids, absent_ids(stage.objects.ids)):
+            answer = await request(visitor, operation, ids, key, str(stage.workspace_id))
+            assert error_of(answer) == NOT_FOUND
 
 
 @OPERATION

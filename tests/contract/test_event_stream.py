@@ -9,10 +9,11 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
-from quarterdeck.core.actors import Permission
+from quarterdeck.core.actors import Permission, Role
 from quarterdeck.events.live_text import TextPiece, live_payloads
 from quarterdeck.events.log import Notification, event_payloads, notify, parse
 from tests.contract.test_session_events import add_events, walk
+from tests.people import Person
 from tests.sse import PATIENCE_SECONDS, Sent, heard, reading, say
 from tests.world import Server, World, serving
 
@@ -274,3 +275,46 @@ async def test_a_token_s_stream_ends_with_it(world: World, server: Server, how: 
         assert await reader.ends(PATIENCE_SECONDS)
         await world.submit(session_id)
         assert len(await other.stored(1)) == 1
+
+
+@pytest.mark.parametrize("how", ["removed", "left", "signed out", "demoted", "everywhere"])
+async def test_streams_of_a_person_end_with_their_access(world: World, server: Server, how: str) -> None:
+    """That of the browser, and those of the keys and tokens of the person where the membership ends."""
+    session_id = await world.new_session()
+    ann = await Person.join(world, Role.ADMIN)
+    ann_id, device = await ann.id(), str(ann.secret)
+    key = (await ann.post("/v1/api-keys", {"label": "x", "permissions": ["workspace.read"]})).json()["secret"]
+    token = (await ann.post(f"/v1/sessions/{session_id}/tokens", {})).json()["token"]
+    async with (
+        reading(server.url, session_id, device) as by_device,
+        reading(server.url, session_id, key) as by_key,
+        reading(server.url, session_id, token) as by_token,
+        reading(server.url, session_id, world.key) as bystander,
+    ):
+        for reader in (by_device, by_key, by_token, bystander):
+            await reader.next()
+        match how:
+            case "removed":
+                assert (await world.delete(f"/v1/members/{ann_id}")).status_code == 204
+            case "left":
+                assert (await ann.post("/v1/workspace/leave")).status_code == 204
+            case "signed out":
+                assert (await ann.post("/v1/sign-out")).status_code == 204
+            case "everywhere":
+                assert (await ann.post("/v1/devices/end-all")).status_code == 204
+            case "demoted":
+                assert (await world.patch(f"/v1/members/{ann_id}", {"role": "viewer"})).status_code == 200
+        ended = {
+            "removed": (by_device, by_key, by_token),
+            "left": (by_device, by_key, by_token),
+            "signed out": (by_device,),
+            "everywhere": (by_device,),
+            # A viewer may read, and cannot have made a session token.
+            "demoted": (by_token,),
+        }[how]
+        for reader in ended:
+            assert await reader.ends(PATIENCE_SECONDS)
+        await world.submit(session_id)
+        for reader in (by_device, by_key, by_token, bystander):
+            if reader not in ended:
+                assert len(await reader.stored(1)) == 1

@@ -232,6 +232,8 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: mcp_servers.add_tools(c, a.workspace, b.mcp_server, [TAKEN_TOOL])
 
     yield lambda c, a, b: returns(sessions.tokens_of_user(c, a.workspace, b.user), [])
+    yield lambda c, a, b: people.lock_workspace(c, a.workspace)
+    yield lambda c, a, b: returns(people.settle_owner(c, a.workspace), True)
     yield lambda c, a, b: returns(people.member(c, a.workspace, b.user), None)
     yield lambda c, a, b: returns(people.member_by_email(c, a.workspace, b.email), None)
     yield lambda c, a, b: returns(people.set_role(c, a.workspace, b.user, Role.VIEWER), False)

@@ -75,9 +75,9 @@ async def test_four_at_once_migrate_once(empty_url: str, kind: str) -> None:
 
 async def test_a_changed_migration_is_refused(empty_url: str) -> None:
     migrate(empty_url)
-    execute(empty_url, "UPDATE app.migrations SET sha256 = 'other' WHERE name = 'schema/08_runs'")
+    execute(empty_url, "UPDATE app.migrations SET sha256 = 'other' WHERE name = 'schema/09_runs'")
     assert not await current(empty_url)
-    with pytest.raises(MigrationError, match="schema/08_runs was changed"):
+    with pytest.raises(MigrationError, match="schema/09_runs was changed"):
         migrate(empty_url)
 
 

@@ -148,6 +148,7 @@ def test_a_missing_privilege_is_found(connection: Connection, owner: Connection)
     assert sorted(fault.split(":")[0] for fault in found) == [
         "changes/store _EXPIRE",
         "sessions/store _REVOKE_TOKEN",
+        "sessions/store _REVOKE_TOKENS",
         "skills/store _SKILLS.add",
     ]
     assert all("permission denied" in fault for fault in found)

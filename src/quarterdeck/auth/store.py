@@ -44,7 +44,7 @@ JOIN users u ON u.id = t.created_by
 WHERE t.id = %s
 """
 _DEVICE_CALLER = """
-SELECT d.prefix, d.name AS label, w.name AS workspace_name, actor(u) AS user
+SELECT d.prefix, d.name AS label, d.expires_at, w.name AS workspace_name, actor(u) AS user
 FROM devices d JOIN users u ON u.id = d.user_id CROSS JOIN workspaces w
 WHERE d.id = %s AND w.id = %s
 """
@@ -104,9 +104,8 @@ async def caller(connection: Connection, principal: Principal) -> CallerBody | N
         "workspace_id": principal.workspace_id,
         "session_id": principal.session_id,
         "may_resolve": principal.may_resolve,
-        "expires_at": principal.expires_at,
     }
-    return as_record(CallerBody, rows[0] | known)
+    return as_record(CallerBody, {"expires_at": principal.expires_at} | rows[0] | known)
 
 
 _WORKSPACE_OF = "SELECT workspace_id FROM sessions WHERE id = %s"

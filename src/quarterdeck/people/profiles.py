@@ -105,6 +105,7 @@ async def change_password(
     summary="List the devices of the person",
     description="Browsers and command lines that are signed in. One page per call, newest first unless order=asc.",
     permission=None,
+    personal=True,
     success="One page. next_cursor is null on the last page.",
     cursor_must_exist=False,
 )
@@ -131,6 +132,7 @@ async def end_device(changes: Changes, call: Call[None], device_id: UUID) -> Ans
     summary="Sign out everywhere",
     description="Signs out all devices of the person, also the calling one. Keys and session tokens keep working.",
     permission=None,
+    personal=True,
     success="All devices were signed out.",
 )
 async def end_all_devices(changes: Changes, call: Call[None]) -> Answer[None]:

@@ -34,14 +34,13 @@ class Account(Struct, frozen=True):
         return ActorBody(self.user_id, self.display_name, self.email)
 
 
-_ACCOUNTS = """
-SELECT id AS user_id, email, display_name, password_hash,
-       password_hash IS NOT NULL
-           OR EXISTS (SELECT FROM members m WHERE m.user_id = users.id AND m.ended_at IS NULL) AS is_taken
-FROM users
+_ACCOUNT_COLUMNS = """
+id AS user_id, email, display_name, password_hash,
+password_hash IS NOT NULL
+    OR EXISTS (SELECT FROM members m WHERE m.user_id = users.id AND m.ended_at IS NULL) AS is_taken
 """
-_ACCOUNT = f"{_ACCOUNTS} WHERE id = %s"
-_ACCOUNT_BY_EMAIL = f"{_ACCOUNTS} WHERE lower(email) = lower(%s)"
+_ACCOUNT = f"SELECT {_ACCOUNT_COLUMNS} FROM users WHERE id = %s"  # noqa: S608  built from constants
+_ACCOUNT_BY_EMAIL = f"SELECT {_ACCOUNT_COLUMNS} FROM users WHERE lower(email) = lower(%s)"  # noqa: S608
 _LOCK_ACCOUNT = f"{_ACCOUNT} FOR NO KEY UPDATE"
 _LOCK_ACCOUNT_BY_EMAIL = f"{_ACCOUNT_BY_EMAIL} FOR NO KEY UPDATE"
 _ADD_ACCOUNT = """
@@ -338,13 +337,15 @@ class DeviceCode(Struct, frozen=True):
     is_approved: bool | None
 
 
-_CODES = """
+_UNANSWERED_CODE = """
 SELECT id, user_code, name, address, expires_at, answered_by, is_approved FROM device_codes
-WHERE collected_at IS NULL AND expires_at > clock_timestamp()
+WHERE user_code = %s AND answered_by IS NULL AND expires_at > clock_timestamp()
 """
-_UNANSWERED_CODE = f"{_CODES} AND user_code = %s AND answered_by IS NULL"
 _LOCK_UNANSWERED_CODE = f"{_UNANSWERED_CODE} FOR UPDATE"
-_LOCK_CODE = f"{_CODES} AND secret_hash = %s FOR UPDATE"
+_LOCK_CODE = """
+SELECT id, user_code, name, address, expires_at, answered_by, is_approved FROM device_codes
+WHERE secret_hash = %s AND collected_at IS NULL AND expires_at > clock_timestamp() FOR UPDATE
+"""
 _ADD_CODE = """
 INSERT INTO device_codes (id, user_code, secret_hash, name, address, expires_at)
 VALUES (%s, %s, %s, %s, %s, clock_timestamp() + make_interval(secs => %s))

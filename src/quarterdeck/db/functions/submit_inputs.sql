@@ -44,11 +44,11 @@ AS $$
            p.api_key_id, p.session_token_id, p.device_id, p.user_id, p.workspace_id, p.scope_id, s.archived_at IS NOT NULL,
            CASE WHEN p.session_id IS NULL THEN p.workspace_id END
     FROM (VALUES (1)) AS one_row
-    LEFT JOIN find_principals(ARRAY[find_submitter.secret_hash], ARRAY[named_workspace_id]) p ON true
+    LEFT JOIN find_principals(ARRAY[find_submitter.secret_hash], ARRAY[find_submitter.named_workspace_id]) p ON true
     LEFT JOIN sessions s
         ON s.id = target_session_id AND s.workspace_id = p.workspace_id
        AND s.id = coalesce(p.session_id, s.id)
-       AND s.workspace_id = coalesce(named_workspace_id, s.workspace_id)
+       AND s.workspace_id = coalesce(find_submitter.named_workspace_id, s.workspace_id)
 $$;
 
 -- Takes an advisory lock until the end of the transaction. False: another transaction holds it, and we do not wait.

@@ -16,7 +16,7 @@ GRANT SELECT, INSERT, UPDATE (email, display_name, password_hash) ON app.users T
 GRANT SELECT, INSERT, UPDATE ON app.workspaces TO {role};
 GRANT SELECT, INSERT, UPDATE (ended_at, joined_at, role) ON app.members TO {role};
 GRANT SELECT, INSERT (id, user_id, kind, name, prefix, secret_hash, address, expires_at),
-    UPDATE (expires_at, last_used_at, ended_at) ON app.devices TO {role};
+    UPDATE (last_used_at, ended_at) ON app.devices TO {role};
 GRANT SELECT, INSERT, UPDATE (accepted_at, accepted_by, withdrawn_at) ON app.invitations TO {role};
 GRANT SELECT, INSERT, UPDATE (answered_by, is_approved, collected_at), DELETE ON app.device_codes TO {role};
 GRANT SELECT, INSERT, UPDATE (tries, began_at), DELETE ON app.sign_in_tries TO {role};
