@@ -42,7 +42,7 @@ class Exchange:
         authorization = {} if access_token is None else {"Authorization": f"Bearer {access_token}"}
         return await _answer(self._client.get(self._owner, url, _HEADERS | authorization, field=what), what)
 
-    async def post(self, url: str, what: str, form: Mapping[str, str], headers: Mapping[str, str]) -> Json:
+    async def post(self, url: str, what: str, form: Mapping[str, str], headers: dict[str, str]) -> Json:
         """Raises OpenIdError."""
         body = urlencode(form).encode()
         sent = _HEADERS | _FORM | headers

@@ -1,5 +1,5 @@
 """The discovery document and the keys of a provider: fetched when they are needed, by one request for all who wait, and
-kept for a while. A token with an unknown key causes a further request for keys, but not more often than the settings say.
+kept for a while. A token with an unknown key causes one more request for keys, not more often than the settings say.
 """
 
 import asyncio

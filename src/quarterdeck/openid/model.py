@@ -75,6 +75,8 @@ class _Described(Struct, frozen=True, kw_only=True):
     client_id: _Text
     # None: a public client.
     client_secret: _Secret | None = None
+    # How the client names itself. None: in a header if the provider takes that, otherwise in the form.
+    client_authentication: Literal["client_secret_basic", "client_secret_post"] | None = None
     scopes: tuple[_Scope, ...] = ("openid", "profile", "email")
     # The claim with the names of a person's groups. None: groups are not read.
     groups_claim: _Text | None = None

@@ -1,6 +1,6 @@
-"""Signs people in at one provider: authorization code with PKCE, state and nonce (OpenID Connect Core, RFC 7636, RFC 9207),
-refresh, sign-out at the provider, and tokens that the provider signed for others. Imported late: its libraries are slow to
-import.
+"""Signs people in at one provider: authorization code with PKCE, state and nonce (OpenID Connect Core, RFC 7636,
+RFC 9207), refresh, sign-out at the provider, and tokens that the provider signed for others. Imported late: its
+libraries are slow to import.
 """
 
 import base64
@@ -100,8 +100,8 @@ class Provider:
         return _with_query(endpoint, hint | parameters)
 
     async def verify_token(self, token: str, audience: str) -> Json:
-        """The claims of a token that the issuer signed for `audience`, such as that of a CI job. Who its subject is, and
-        what it may do, is for the caller to decide."""
+        """The claims of a token that the issuer signed for `audience`, such as that of a CI job. The caller decides who
+        the subject is and what it may do."""
         claims = (await self._verify(token)).claims
         if audience not in tokens.audiences(claims):
             raise refused("The token is for another audience.")
@@ -124,7 +124,8 @@ class Provider:
     async def _ask_for_tokens(self, metadata: Metadata, form: dict[str, str]) -> Json:
         url = _endpoint(metadata.token_endpoint, "token endpoint")
         client_id, secret = self.settings.client_id, self.settings.client_secret
-        methods = metadata.token_endpoint_auth_methods_supported
+        chosen = self.settings.client_authentication
+        methods = metadata.token_endpoint_auth_methods_supported if chosen is None else (chosen,)
         headers: dict[str, str] = {}
         if secret is None:
             form |= {"client_id": client_id}
@@ -144,14 +145,16 @@ class Provider:
             claims = await self._with_userinfo(metadata.userinfo_endpoint, answer, claims, subject)
         if not claims:
             raise refused("The provider says nothing about the person any more.")
+        email = _text(claims, "email", _MAX_EMAIL_CHARACTERS)
+        # Some providers send a text.
+        is_verified = claims.get("email_verified") in ("true", True)
+        name = _text(claims, "name", _MAX_TEXT_CHARACTERS)
         return SignedIn(
             issuer=self.settings.issuer,
             subject=subject,
-            email=_text(claims, "email", _MAX_EMAIL_CHARACTERS),
-            # Some providers send a text.
-            is_email_verified=claims.get("email_verified") is True or claims.get("email_verified") == "true",
-            name=_text(claims, "name", _MAX_TEXT_CHARACTERS)
-            or _text(claims, "preferred_username", _MAX_TEXT_CHARACTERS),
+            email=email,
+            is_email_verified=email is not None and is_verified,
+            name=name or _text(claims, "preferred_username", _MAX_TEXT_CHARACTERS),
             groups=_groups(claims, self.settings.groups_claim),
             refresh_token=_token(answer, "refresh_token"),
             id_token=_token(answer, "id_token"),

@@ -1,4 +1,4 @@
-"""Checks signed tokens. joserfc verifies the signature; which tokens, algorithms and claims are accepted is decided here."""
+"""Checks signed tokens. joserfc verifies the signature. Which algorithms and claims are accepted is decided here."""
 
 import base64
 import hashlib
