@@ -1,6 +1,7 @@
 """A real OpenID provider: oidc-provider from npm, in a process of its own. Its login page takes any password.
 
-`with real_provider(client("quarterdeck", callback), accounts={"ada": account("ada")}) as real:` starts one at `real.issuer`.
+`with real_provider(client("quarterdeck", callback), accounts={"ada": account("ada")}) as real:` starts it at
+`real.issuer`.
 """
 
 import os
