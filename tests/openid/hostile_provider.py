@@ -23,8 +23,8 @@ NONCE = "nonce-of-the-sign-in"
 ACCESS_TOKEN = "access-token"
 
 
-def rsa_key(kid: str, **fields: str) -> RSAKey:
-    return RSAKey.generate_key(2048, {"kid": kid, "use": "sig", **fields})
+def rsa_key(kid: str) -> RSAKey:
+    return RSAKey.generate_key(2048, {"kid": kid, "use": "sig"})
 
 
 def encode(part: bytes | Json) -> str:

@@ -69,12 +69,8 @@ async def test_nothing_wrong(hostile: Hostile) -> None:
     async with relying(hostile) as provider:
         found = await redeem(provider)
         await redeem(provider, hostile.issuer)
-    assert (found.subject, found.email, found.groups, found.sid) == (
-        SUBJECT,
-        "ada@example.com",
-        {"engineering"},
-        "session-1",
-    )
+    assert (found.subject, found.email, found.sid) == (SUBJECT, "ada@example.com", "session-1")
+    assert found.groups == {"engineering"}
     # Kept for the second sign-in, and userinfo is not needed.
     assert [hostile.asked(path) for path in _PATHS] == [1, 1, 2, 0]
     sent = hostile.received[1]
@@ -482,7 +478,7 @@ async def test_the_id_token_comes_first(hostile: Hostile) -> None:
     hostile.userinfo = {"email": "other@example.com"}
     async with relying(hostile) as provider:
         found = await redeem(provider)
-    assert (found.email, found.groups) == ("ada@example.com", {"of-userinfo"})
+    assert (found.email, sorted(found.groups)) == ("ada@example.com", ["of-userinfo"])
     assert hostile.received[-1].headers["authorization"] == f"Bearer {ACCESS_TOKEN}"
 
 
@@ -519,6 +515,7 @@ _REFUSED: dict[str, Behaviour] = {
     "list": json_answer([1]),
     "not UTF-8": answering(200, "", b'{"a":"\xff"}'),
     "nested deep": answering(200, "", b'{"a":' + b"[" * 100_000),
+    "many values": answering(200, "", b'{"sub":"' + SUBJECT.encode() + b'","a":[' + b"[]," * 20_000 + b"0]}"),
     "not found": answering(404),
     "forbidden": json_answer({"error": "access_denied"}, 403),
 }

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from quarterdeck.core.settings import OidcSettings, SettingsError, read_settings
-from quarterdeck.openid.model import GroupRole, OpenIdError, ProvidersError, SignedIn, read_providers
-from quarterdeck.openid.providers import Providers
+from quarterdeck.openid.model import GroupRole, OpenIdError, ProvidersError, SignedIn
+from quarterdeck.openid.providers import Providers, read_providers
 from tests.openid.real_provider import LOCAL
 from tests.pages import ROOT
 

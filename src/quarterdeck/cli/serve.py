@@ -25,7 +25,8 @@ from quarterdeck.db.database import Database, connection_options
 from quarterdeck.db.migrate import migrate as migrate_database
 from quarterdeck.db.migrate import pending_changes
 from quarterdeck.db.roles import AppRole, privileges
-from quarterdeck.openid.model import ProvidersError, read_providers
+from quarterdeck.openid.model import ProvidersError
+from quarterdeck.openid.providers import read_providers
 from quarterdeck.retention import Deleted, delete_expired
 from quarterdeck.sandbox.choice import find_sandbox
 from quarterdeck.sandbox.model import SandboxUnavailable

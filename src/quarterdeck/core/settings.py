@@ -437,7 +437,7 @@ class OidcSettings(Struct, frozen=True):
     # A YAML file with the OpenID providers. None: there are none.
     providers_file: Annotated[str, Meta(min_length=1)] | None = None
     # JSON: the client secrets by the names of their providers, so that the file needs none. Never part of an error
-    # message: read in openid/model.py.
+    # message: read in openid/providers.py.
     client_secrets: str | None = None
     # Addresses that are not public, at which providers may be nevertheless.
     allowed_addresses: AddressExceptions | None = None
