@@ -122,7 +122,9 @@ def real_provider(
         "refreshTokens": refresh_tokens,
         "logout": logout,
     }
-    command = [_packages() / ".bin" / "node", HERE / "provider_server.mjs"]
+    # The provider needs Node 22, which npm installs on Linux.
+    node = _packages() / ".bin" / "node"
+    command = [node if node.exists() else "node", HERE / "provider_server.mjs"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdin is not None
         assert process.stdout is not None

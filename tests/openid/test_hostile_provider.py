@@ -548,12 +548,12 @@ async def test_answers(hostile: Hostile, path: str, name: str) -> None:
 
 @pytest.mark.parametrize("path", _PATHS)
 async def test_a_provider_that_never_answers(hostile: Hostile, path: str) -> None:
-    """On a slow machine an earlier request times out, with the same result."""
+    """On a slow machine an earlier request or the connection times out, with the same result."""
     hostile.claims = {"groups": None}
     hostile.behaviours[path] = hanging
     settings = provider_settings(hostile.issuer)
     async with relying_party(settings, seconds=0.5, now=lambda: NOW) as provider:
-        with pytest.raises(OpenIdError, match="No response within") as refused:
+        with pytest.raises(OpenIdError) as refused:
             await redeem(provider)
     assert refused.value.is_temporary
 

@@ -10,6 +10,7 @@ import pytest
 from quarterdeck.core.settings import OidcSettings, SettingsError, read_settings
 from quarterdeck.openid.model import GroupRole, OpenIdError, ProvidersError, SignedIn
 from quarterdeck.openid.providers import Providers, read_providers
+from tests.cli.command import qd
 from tests.openid.real_provider import LOCAL
 from tests.pages import ROOT
 
@@ -131,6 +132,17 @@ def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(ProvidersError, match="cannot be read: No such file"):
         read_providers(OidcSettings(providers_file=str(tmp_path / "missing")))
     assert read_providers(described(tmp_path, b"")) == {}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("command", ["serve", "api"])
+def test_an_invalid_file_stops_the_start(tmp_path: Path, command: str) -> None:
+    missing = tmp_path / "missing.yaml"
+    ended = qd(command, "--data", str(tmp_path / "data"), "--port", "0", OIDC_PROVIDERS_FILE=str(missing))
+    assert ended.returncode != 0
+    reason = f"{missing} cannot be read: No such file or directory"
+    assert ended.stderr == f"qd: OpenID providers: {reason} (docs/run/openid.md)\n"
+    assert not (tmp_path / "data").exists()
 
 
 def test_settings() -> None:

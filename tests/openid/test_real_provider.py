@@ -13,6 +13,8 @@ from quarterdeck.openid.provider import Provider
 from tests.openid.clients import REDIRECT_URI, SECRET, provider_settings, relying_party
 from tests.openid.real_provider import RealProvider, account, client, real_provider
 
+pytestmark = pytest.mark.long
+
 _SIGNED_OUT = "http://127.0.0.1:1/signed-out"
 _ALGORITHMS = ("RS256", "PS256", "ES256", "EdDSA")
 # By id: how the client is registered, and what our settings say.
