@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -11,6 +11,9 @@ import msgspec
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 from joserfc.jws import JWSRegistry
 
+from quarterdeck.openid.model import SignedIn
+from quarterdeck.openid.provider import Provider
+from tests.openid.clients import CODE_VERIFIER, REDIRECT_URI, provider_settings, relying_party
 from tests.receivers import Behaviour, Received, answering, read_request
 
 Json = dict[str, Any]
@@ -19,6 +22,8 @@ SigningKey = RSAKey | ECKey | OKPKey
 # Now, for the tests: tokens that expire do so by its distance, not because time passes.
 NOW = 1_800_000_000.0
 SUBJECT = "subject-1"
+# The allowance of our settings.
+SKEW_SECONDS = 60.0
 NONCE = "nonce-of-the-sign-in"
 ACCESS_TOKEN = "access-token"
 
@@ -162,3 +167,11 @@ async def hostile_provider() -> AsyncIterator[HostileProvider]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await server.wait_closed()
+
+
+def relying(hostile: HostileProvider, now: Callable[[], float] = lambda: NOW, **fields: Any) -> Any:
+    return relying_party(provider_settings(hostile.issuer, clock_skew_seconds=SKEW_SECONDS, **fields), now=now)
+
+
+async def redeem(provider: Provider, iss: str | None = None) -> SignedIn:
+    return await provider.redeem("code", CODE_VERIFIER, REDIRECT_URI, NONCE, iss)
