@@ -9,7 +9,7 @@ ARGS ?=
 # Set on some machines. Every process that a test starts would then compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup serve test test-all coverage planted-bugs test-pgbouncer deploy-check deploy-run fault model model-planted model-calls availability simulation dashboard soak fuzz browser mcp-servers screenshots bench bench-smoke bench-peers costs growth check audit sbom format openapi client vendor lock clean
+.PHONY: setup serve test test-all coverage planted-bugs test-pgbouncer deploy-check deploy-run fault model model-planted model-calls availability simulation dashboard soak fuzz browser mcp-servers openid-provider screenshots bench bench-smoke bench-peers costs growth check audit sbom format openapi client vendor lock clean
 
 setup: .venv/.runtime
 
@@ -24,7 +24,7 @@ test: .venv/.dev
 	$(PYTEST) -m "not long" $(ARGS)
 
 # Those of `make test` and the long ones: every fault, some planted bugs, every console page, docs.
-test-all: .venv/.dev .venv/.generator mcp-servers
+test-all: .venv/.dev .venv/.generator mcp-servers openid-provider
 	$(PYTEST) -m "not planted" $(ARGS)
 
 # Plants each bug of tests/fleet/planted_bugs.py, one after another, and checks that a fault run catches it. About five minutes.
@@ -80,6 +80,10 @@ browser:
 # MCP servers from npm, for the tests that connect to them. Without npm these tests are skipped.
 mcp-servers:
 	tests/mcp/install.sh
+
+# An OpenID provider from npm, for the tests that sign in at it. Without npm these tests are skipped.
+openid-provider:
+	tests/openid/install.sh
 
 # The pictures of docs/use/console.md, anew. About two minutes.
 screenshots: .venv/.dev browser

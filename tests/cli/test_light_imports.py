@@ -11,7 +11,7 @@ from tests.cli.command import environment
 
 SERVER_PACKAGES = ("psycopg", "psycopg_pool", "pydantic_ai", "starlette", "obstore", "granian")
 # Some take as long to import as the rest of a process.
-SLOW_PACKAGES = ("jsonschema", "mcp", "opentelemetry.sdk", "pydantic_ai", "pydantic_core")
+SLOW_PACKAGES = ("joserfc", "jsonschema", "mcp", "opentelemetry.sdk", "pydantic_ai", "pydantic_core")
 BLOCKED = f"""
 import sys
 for name in {SERVER_PACKAGES}:

@@ -25,6 +25,8 @@ from quarterdeck.db.database import Database, connection_options
 from quarterdeck.db.migrate import migrate as migrate_database
 from quarterdeck.db.migrate import pending_changes
 from quarterdeck.db.roles import AppRole, privileges
+from quarterdeck.openid.model import ProvidersError
+from quarterdeck.openid.providers import read_providers
 from quarterdeck.retention import Deleted, delete_expired
 from quarterdeck.sandbox.choice import find_sandbox
 from quarterdeck.sandbox.model import SandboxUnavailable
@@ -42,6 +44,7 @@ _UP_TO_DATE = "The schema is up to date."
 def serve_everything(settings: Settings) -> int:
     _check_redis_url(settings)
     _check_mcp_commands(settings)
+    _check_openid_providers(settings)
     _check_sandbox(settings)
     check_tracing(os.environ)
     _warn_if_public(settings.server.host)
@@ -56,6 +59,7 @@ def serve_everything(settings: Settings) -> int:
 def serve_api_alone(settings: Settings) -> int:
     _check_redis_url(settings)
     _check_mcp_commands(settings)
+    _check_openid_providers(settings)
     check_tracing(os.environ)
     _check_database(settings, api_processes=settings.server.processes)
     _warn_if_public(settings.server.host)
@@ -112,6 +116,13 @@ def _check_mcp_commands(settings: Settings) -> None:
         raise SettingsError(
             f"{variable('mcp', 'commands_file')}: {' '.join(str(fault).split())} (docs/use/mcp.md)"
         ) from fault
+
+
+def _check_openid_providers(settings: Settings) -> None:
+    try:
+        read_providers(settings.oidc)
+    except ProvidersError as fault:
+        raise SettingsError(f"OpenID providers: {' '.join(str(fault).split())} (docs/run/openid.md)") from fault
 
 
 def _check_redis_url(settings: Settings) -> None:

@@ -447,6 +447,24 @@ class CredentialSettings(Struct, frozen=True):
     token_seconds: Annotated[float, Meta(gt=0, le=60)] = 10.0
 
 
+class OidcSettings(Struct, frozen=True):
+    # A YAML file with the OpenID providers. None: there are none.
+    providers_file: Annotated[str, Meta(min_length=1)] | None = None
+    # JSON: the client secrets by the names of their providers, so that the file needs none. Never part of an error
+    # message: read in openid/providers.py.
+    client_secrets: str | None = None
+    # Addresses that are not public, at which providers may be nevertheless.
+    allowed_addresses: AddressExceptions | None = None
+    # For one request to a provider, with its answer.
+    request_seconds: Annotated[float, Meta(gt=0, le=60)] = 10.0
+    # By how much the clocks of a provider may differ from ours.
+    clock_skew_seconds: Annotated[float, Meta(ge=0, le=600)] = 60.0
+    # How old the discovery document and the keys of a provider may get.
+    discovery_seconds: Seconds = 3600.0
+    # Shortest time between two requests for keys that tokens with unknown keys cause.
+    key_pause_seconds: Seconds = 10.0
+
+
 class MetricsSettings(Struct, frozen=True):
     host: str = "127.0.0.1"
     # None: no metrics.
@@ -487,6 +505,7 @@ class Settings(Struct, frozen=True):
     webhook: WebhookSettings = WebhookSettings()
     credential: CredentialSettings = CredentialSettings()
     mcp: McpSettings = McpSettings()
+    oidc: OidcSettings = OidcSettings()
     log: LogSettings = LogSettings()
     metrics: MetricsSettings = MetricsSettings()
 

@@ -1,4 +1,4 @@
-"""HTTP to hosts that callers name: webhooks, token endpoints and MCP servers.
+"""HTTP to hosts that callers name: webhooks, token endpoints and MCP servers; and to OpenID providers.
 
 A name is resolved once for each connection, all its addresses are checked, and the connection goes to one of them, so
 that a second DNS answer cannot redirect it. No redirects, no proxies, no decompression. Imported late: the HTTP library
@@ -10,7 +10,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from functools import partial
 from ipaddress import ip_address
 from uuid import UUID
@@ -65,19 +65,30 @@ class OutboundClient:
         resolve: Resolve | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """`seconds`: for a whole exchange by `post`, and for connecting."""
+        """`seconds`: for a whole exchange by `get` or `post`, and for connecting."""
         self.policy = policy
         self._seconds = seconds
         self._resolver = Resolver(threads)
         self._resolve = resolve
         self._tls = tls
 
-    @asynccontextmanager
-    async def post(
+    def get(
+        self, workspace_id: UUID, url: str, headers: Mapping[str, str], *, field: str = "url"
+    ) -> AbstractAsyncContextManager[httpcore2.Response]:
+        """As `post`."""
+        return self._exchange("GET", workspace_id, url, headers, b"", field)
+
+    def post(
         self, workspace_id: UUID, url: str, headers: Mapping[str, str], body: bytes, *, field: str = "url"
-    ) -> AsyncIterator[httpcore2.Response]:
+    ) -> AbstractAsyncContextManager[httpcore2.Response]:
         """The response, of which the caller reads as much as it wants before the block ends. Raises OutboundError, and
         ServiceError about `field` if the settings no longer allow the URL."""
+        return self._exchange("POST", workspace_id, url, headers, body, field)
+
+    @asynccontextmanager
+    async def _exchange(
+        self, method: str, workspace_id: UUID, url: str, headers: Mapping[str, str], body: bytes, field: str
+    ) -> AsyncIterator[httpcore2.Response]:
         target = read_url(url, self.policy, field=field)
         address = httpcore2.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
         sent: list[tuple[bytes | str, bytes | str]] = [("Host", target.authority), ("Connection", "close")]
@@ -86,7 +97,7 @@ class OutboundClient:
             async with (
                 asyncio.timeout(self._seconds),
                 await self.connections(workspace_id, target, limit=1) as connections,
-                connections.stream("POST", address, headers=sent, content=body) as response,
+                connections.stream(method, address, headers=sent, content=body) as response,
             ):
                 yield response
         except TimeoutError:

@@ -1,0 +1,1 @@
+"""OpenID Connect as a relying party. Knows no people, workspaces, databases or HTTP routes."""
