@@ -278,17 +278,17 @@ class ErrorResponses:
 
     def _share(self, operation: Operation, status: int, found: list[ErrorCase]) -> Json:
         name = _name(operation, status)
-        response = self._response(found)
+        response = self._response(found, is_public=operation.public)
         shared = self.responses.setdefault(name, response)
         assert shared == response, f"{operation.name} and another operation disagree on {name}"
         return reference("responses", name)
 
-    def _response(self, found: list[ErrorCase]) -> Json:
+    def _response(self, found: list[ErrorCase], *, is_public: bool) -> Json:
         """Each refusal is a named example: when it happens, what to do, and the body."""
         codes = sorted({str(refusal.fault.kind.code) for refusal in found})
         return {
             "description": " ".join([f"`{'` or `'.join(codes)}`:", *(refusal.when for refusal in found)]),
-            "headers": _headers(found),
+            "headers": _headers(found, is_public=is_public),
             "content": {
                 JSON: {
                     "schema": self._schema(codes),
@@ -315,6 +315,8 @@ def _name(operation: Operation, status: int) -> str:
 def _variant(operation: Operation, status: int) -> str:
     """Names what the text of a shared response depends on: see `error_docs.py`."""
     or_token = "OrToken" if operation.session_token else ""
+    if operation.public:
+        return "Public"
     match status:
         case 403:
             return "And".join(camel_case(str(each)) for each in operation.permissions) + or_token
@@ -325,8 +327,6 @@ def _variant(operation: Operation, status: int) -> str:
             return missing + "".join(camel_case(name) for name in operation.path_numbers) + or_token
         case 409:
             return "" if operation.idempotent else "WithoutKey"
-        case 429:
-            return "Tries" if operation.public else ""
         case 413:
             return {Payload.GZIP: "Archive", Payload.FILE: "File"}.get(operation.payload, "Json")
         case 503:
@@ -339,11 +339,12 @@ def _example(refusal: ErrorCase) -> Json:
     return {"summary": refusal.when, "description": refusal.remedy, "value": msgspec.to_builtins(body)}
 
 
-def _headers(found: list[ErrorCase]) -> Json:
-    """A header that only some refusals of a status carry is in the document, but not as required."""
+def _headers(found: list[ErrorCase], *, is_public: bool) -> Json:
+    """A header that only some refusals of a status carry is in the document, but not as required. Calls without a
+    credential are not charged to anybody."""
     sent = [headers_of(refusal.fault) for refusal in found]
     names = ["X-Request-Id"]
-    if any(refusal.fault.kind not in _UNCHARGED for refusal in found):
+    if not is_public and any(refusal.fault.kind not in _UNCHARGED for refusal in found):
         names += LIMIT_HEADERS
     headers = {name: reference("headers", name) for name in names}
     for name in ("WWW-Authenticate", "Retry-After"):

@@ -233,7 +233,7 @@ def _success(operation: Operation, schema: Json | None) -> Json:
         disposition = {"Content-Disposition": DOWNLOAD_HEADERS["Content-Disposition"]}
         exported = _content(operation.formats[0], operation.success, disposition)
         return exported | {"content": {media_type: {"schema": BINARY} for media_type in operation.formats}}
-    headers = ["X-Request-Id", *LIMIT_HEADERS]
+    headers = ["X-Request-Id", *(() if operation.public else LIMIT_HEADERS)]
     headers += ["Idempotency-Replayed"] if operation.idempotent else []
     headers += ["ETag"] if operation.etag else []
     described: Json = {
