@@ -161,8 +161,10 @@ async def test_created_by_still_renders_after_the_person_has_left(world: World) 
         created = await service.create_key(connection, "test", world.workspace_id, body, email)
         left = await members.remove_by_operator(connection, world.workspace_id, email)
     assert [key.id for key in left] == [created.id]
-    listed = {item["id"]: item for item in (await world.list_keys(key=str(created.secret))).json()["items"]}
+    listed = {item["id"]: item for item in (await world.list_keys()).json()["items"]}
     assert listed[str(created.id)]["created_by"]["primary_email"] == email
+    assert listed[str(created.id)]["revoked_at"] is not None
+    assert error_of(await world.list_keys(key=str(created.secret))) == (401, "unauthorized")
 
 
 async def test_last_used_is_noted_off_the_request_path(world: World) -> None:

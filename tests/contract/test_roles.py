@@ -81,9 +81,7 @@ async def test_a_role_is_refused_what_it_may_not_do(visitor: World, cast: Cast, 
 
 
 @OPERATION
-async def test_the_lowest_role_with_the_permissions_may_do_it(
-    visitor: World, cast: Cast, operation: Operation
-) -> None:
+async def test_the_lowest_role_with_the_permissions_may_do_it(visitor: World, cast: Cast, operation: Operation) -> None:
     role = next(role for role in LOWEST_FIRST if set(operation.permissions) <= ALLOWED[role])
     stage = Stage(cast.workspace_id, cast.objects, cast.key, {}, {}, "", "")  # type: ignore[arg-type]
     visitor.workspace_id, visitor.key = cast.workspace_id, cast.key  # type: ignore[assignment]

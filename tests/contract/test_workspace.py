@@ -145,7 +145,7 @@ async def test_a_changed_workspace(world: World) -> None:
     assert (body["name"], body["max_key_days"]) == ("Crew", 30)
     assert body["owner"] == {"user_id": str(user_id), "display_name": "Ann", "primary_email": email}
     roles = {member["user"]["user_id"]: member["role"] for member in await listed_members(world)}
-    assert sorted(roles.values()) == ["member", "owner"]
+    assert sorted(roles.values()) == ["admin", "owner"]
     assert roles[str(user_id)] == "owner"
 
 

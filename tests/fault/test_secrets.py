@@ -9,22 +9,22 @@ from typing import Any
 import httpx
 import pytest
 
-from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.server.data_directory import binary
-from tests.contract.test_callers import Objects, ids_for, request
+from tests.contract.test_callers import SHARED, Objects, ids_for, request
+from tests.people import PASSWORD, Browser, new_email
 from tests.workers import at_rest, working
 from tests.world import EVERY_PERMISSION, World, serving
 
 # Each operation gets objects of its own.
 MANY = {f"{section}_PER_WORKSPACE": 10_000 for section in ("CREDENTIAL", "MCP", "WEBHOOK")}
 # In answers, these fields hold what is shown once.
-SHOWN_ONCE = ("secret", "token")
+SHOWN_ONCE = ("secret", "token", "device_code")
 
 
 def shown_in(answer: httpx.Response) -> Iterator[str]:
     if answer.headers.get("content-type") == "application/json":
         body = answer.json()
-        yield from (body[name] for name in SHOWN_ONCE if isinstance(body, dict) and name in body)
+        yield from (body[name] for name in SHOWN_ONCE if isinstance(body, dict) and body.get(name) is not None)
 
 
 def forms(secret: str) -> Iterator[bytes]:
@@ -48,7 +48,7 @@ def dump(url: str) -> bytes:
 async def call_everything(world: World, answers: list[httpx.Response]) -> None:
     """Each operation twice under one Idempotency-Key. Those that change something have objects of their own."""
     unchanged = (await Objects.make(world)).ids
-    for operation in OPERATIONS:
+    for operation in SHARED:
         ids = unchanged if operation.method == "GET" else await ids_for(world, operation)
         again = {"Idempotency-Key": f"all-{operation.name}"} if operation.idempotent else {}
         world.http.headers.update(again)
@@ -58,6 +58,24 @@ async def call_everything(world: World, answers: list[httpx.Response]) -> None:
         # The worker may have consumed the input and ended the run.
         expected = {operation.success_status, 409 if operation.name in ("retry_run", "discard_input") else None}
         assert answers[-2].status_code in expected, (operation.name, answers[-2].text)
+
+
+async def people_sign_in(world: World) -> str:
+    """By an invitation, with a password and on the command line. Returns the secret in the cookie of the browser."""
+    email = new_email()
+    token = (await world.post("/v1/invitations", {"email": email})).json()["token"]
+    browser = Browser(world)
+    await browser.post("/v1/invitations/look-up", {"token": token})
+    await browser.post("/v1/invitations/accept", {"token": token, "password": PASSWORD})
+    secret = str(browser.secret)
+    code = (await world.http.post("/v1/device-codes", json={"device_name": "x"})).json()
+    await browser.post("/v1/device-codes/answer", {"user_code": code["user_code"], "approve": True})
+    await world.http.post("/v1/device-codes/redeem", json={"device_code": code["device_code"]})
+    for path in ("profile", "devices", "whoami"):
+        await browser.get(f"/v1/{path}")
+    await browser.post("/v1/profile/password", {"current_password": PASSWORD, "new_password": f"{PASSWORD} again"})
+    await Browser(world).sign_in(email, f"{PASSWORD} again")
+    return secret
 
 
 @pytest.mark.long
@@ -84,13 +102,14 @@ async def test_no_secret_is_kept_shown_again_or_logged(database_url: str, tmp_pa
                 await world.get("/v1/sessions", headers={"Authorization": f"Basic {stray}"})
                 await world.post("/v1/sessions", {"title": 5, "secret": stray})
             await call_everything(world, [])
+            device = await people_sign_in(world)
             await world.submit(session_id, key=token)
             await at_rest(world, session_id)
         logs = {log.name: log.read_bytes() for log in (server.log, worker.log)}
     secrets = [secret for answer in answers for secret in shown_in(answer)]
     assert len(secrets) == len(set(secrets)) > 5
-    assert {secret.split("_")[0] for secret in secrets} == {"qd", "qds", "whsec"}
-    secrets += [world.key, by_operator]
+    assert {secret.split("_")[0] for secret in secrets} == {"qd", "qds", "qdd", "qdi", "qdc", "whsec"}
+    secrets += [world.key, by_operator, device, PASSWORD]
     found = {**logs, "database": dump(database_url)}
     assert b"CREATE TABLE app.api_keys" in found["database"]
     for secret in secrets:
@@ -106,7 +125,7 @@ def _head(answer: httpx.Response) -> bytes:
 
 async def test_no_read_shows_a_secret_or_its_hash(world: World) -> None:
     objects = await Objects.make(world)
-    for operation in OPERATIONS:
+    for operation in SHARED:
         if operation.method == "GET":
             answer = await request(world, operation, objects.ids, world.key, str(world.workspace_id))
             assert answer.status_code == 200, operation.name

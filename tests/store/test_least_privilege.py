@@ -200,9 +200,10 @@ def credentials(owner: OwnConnection) -> None:
         "UPDATE api_keys SET replaced_by = (SELECT id FROM api_keys WHERE label = 'expires') WHERE label = 'revoked'"
     )
     add_token = (
-        "INSERT INTO session_tokens (id, session_id, api_key_id, created_by, prefix, secret_hash, expires_at, revoked_at)"
-        " SELECT gen_random_uuid(), s.id, k.id, k.created_by, %(prefix)s::text, sha256(%(prefix)s::text::bytea), %(expires)s,"
-        " %(revoked)s"
+        "INSERT INTO session_tokens"
+        " (id, session_id, api_key_id, created_by, prefix, secret_hash, expires_at, revoked_at)"
+        " SELECT gen_random_uuid(), s.id, k.id, k.created_by, %(prefix)s::text, sha256(%(prefix)s::text::bytea),"
+        " %(expires)s, %(revoked)s"
         " FROM sessions s, api_keys k WHERE k.label = 'lasting'"
     )
     for prefix, revoked in (("valid", None), ("revoked", now)):

@@ -9,7 +9,7 @@ from uuid import UUID
 from quarterdeck.api_keys import service as api_keys
 from quarterdeck.api_keys.model import ApiKeyBody
 from quarterdeck.auth.access import Access, Hold, Lookup, lock_credentials, own_person, visible_workspace
-from quarterdeck.changes.audit_log import record_operator_change
+from quarterdeck.changes.audit_log import record_change, record_operator_change
 from quarterdeck.changes.model import Change, ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors
@@ -83,7 +83,7 @@ async def remove_member(changes: Changes, call: Call[None], member_id: UUID) -> 
         await store.lock_workspace(connection, principal.workspace_id)
         member = await _current(connection, principal.workspace_id, member_id)
         rules.check_may_change(principal.role, member.role)
-        await end_membership(connection, principal.workspace_id, member_id)
+        await _end(connection, call, principal, member_id)
         return Made.plain(None, member_id, _name(member), True, email=member.user.primary_email)
 
     return await changes.perform(call, _visible_member(call, member_id), ObjectType.MEMBER, effect, hold=Hold.EXCLUSIVE)
@@ -105,7 +105,7 @@ async def leave_workspace(changes: Changes, call: Call[None]) -> Answer[None]:
     async def effect(connection: Connection, principal: Principal, user_id: UUID, _: None) -> Made:
         await store.lock_workspace(connection, principal.workspace_id)
         member = await _current(connection, principal.workspace_id, user_id)
-        await end_membership(connection, principal.workspace_id, user_id)
+        await _end(connection, call, principal, user_id)
         return Made.plain(None, user_id, _name(member), True, email=member.user.primary_email)
 
     return await changes.perform(call, lookup, ObjectType.MEMBER, effect, hold=Hold.EXCLUSIVE)
@@ -125,16 +125,26 @@ async def set_role(connection: Connection, workspace_id: UUID, user_id: UUID, ro
     return changed
 
 
-async def end_membership(connection: Connection, workspace_id: UUID, user_id: UUID) -> bool:
-    """False if the person is no member. Keys and tokens are revoked, so that they stay ended if the person returns."""
+async def end_membership(connection: Connection, workspace_id: UUID, user_id: UUID) -> list[Change] | None:
+    """Keys and tokens are revoked, so that they stay ended if the person returns. Returns the changes of keys, for the
+    audit log. None: the person is no member."""
     if not await store.end_member(connection, workspace_id, user_id):
-        return False
+        return None
     await _check_owner(connection, workspace_id)
-    await api_keys.revoke_keys_of(connection, workspace_id, user_id)
+    revoked = await api_keys.revoke_keys_of(connection, workspace_id, user_id)
     await revoke_tokens_of(connection, workspace_id, user_id)
     # Waits for changes that the person's devices are making now. New ones find no membership.
     await lock_credentials(connection, await store.valid_devices(connection, user_id))
-    return True
+    return [
+        Change("revoke_api_key", ObjectType.API_KEY, key.id, {"label": key.label}, key.label)
+        for key in await api_keys.keys_of(connection, workspace_id, user_id)
+        if key.id in revoked
+    ]
+
+
+async def _end(connection: Connection, call: Call[None], principal: Principal, user_id: UUID) -> None:
+    for change in await end_membership(connection, principal.workspace_id, user_id) or []:
+        await record_change(connection, principal, call.origin, change)
 
 
 async def _check_owner(connection: Connection, workspace_id: UUID) -> None:
@@ -190,9 +200,11 @@ async def remove_by_operator(connection: Connection, workspace_id: UUID, email: 
         member = await store.member_by_email(connection, workspace_id, email)
         if member is None:
             raise errors.invalid(f"{email} is not a member of this workspace.")
-        if await end_membership(connection, workspace_id, member.id):
+        ended = await end_membership(connection, workspace_id, member.id)
+        if ended is not None:
             change = Change("remove_member", ObjectType.MEMBER, member.id, {"email": email}, email)
-            await record_operator_change(connection, workspace_id, change)
+            for each in (change, *ended):
+                await record_operator_change(connection, workspace_id, each)
         return await api_keys.keys_of(connection, workspace_id, member.id)
 
 

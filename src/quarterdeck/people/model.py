@@ -252,6 +252,7 @@ _TOKEN, _DEVICE_CODE, _DEVICE_SECRET = "qdi_live_Zr4kW8pL…", "qdc_live_M3xN7bQ
 _USER_CODE = "BDFG-HJKL"
 
 EXAMPLES = (
+    ADA,
     MemberPage([MemberBody(ADA, Role.OWNER, MORNING, None)], None),
     MemberBody(ADA, Role.OWNER, MORNING, None),
     ChangeMemberBody(Role.ADMIN),
