@@ -117,16 +117,15 @@ async def test_an_invitation_never_opens_an_account_that_is_used(world: World) -
     assert [event["actor"]["primary_email"] for event in events] == [ann.email]
 
 
-async def test_an_account_without_memberships_can_be_entered_again(world: World) -> None:
-    """Former members who never had a password. Those who have one sign in and join."""
+async def test_nor_an_account_of_a_former_member(world: World) -> None:
+    """Whoever entered it would be let in where the person is added again."""
     email = new_email()
     async with await world.connect() as connection:
         await members.add_by_operator(connection, world.workspace_id, email)
         await members.remove_by_operator(connection, world.workspace_id, email)
     token = await invite(world, email, Role.MEMBER)
-    person = Browser(world)
-    accepted = await person.post("/v1/invitations/accept", {"token": token, "password": PASSWORD})
-    assert accepted.status_code == 200
+    accepted = await Browser(world).post("/v1/invitations/accept", {"token": token, "password": PASSWORD})
+    assert error_of(accepted) == (409, "conflict")
 
 
 async def test_of_two_who_accept_one_joins(world: World) -> None:

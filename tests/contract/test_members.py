@@ -191,6 +191,23 @@ async def test_a_person_acts_in_each_workspace_with_the_role_there(world: World)
     ]
 
 
+async def test_receipts_of_a_device_belong_to_one_workspace(world: World) -> None:
+    """Else the receipt of a workspace could be read by somebody who has left it."""
+    other = await World.create(world.database_url, world.http)
+    ann = await Person.join(world, Role.MEMBER)
+    async with await world.connect() as connection:
+        await members.add_by_operator(connection, other.workspace_id, ann.email)
+    made = {}
+    for one in (world, other):
+        ann.workspace_id = str(one.workspace_id)
+        for attempt in range(2):
+            answer = await ann.request("POST", "/v1/sessions", {"title": "x"}, **{"Idempotency-Key": "the same"})
+            assert answer.status_code == 201
+            assert ("idempotency-replayed" in answer.headers) == bool(attempt)
+            made[one.workspace_id] = answer.json()["id"]
+    assert len(set(made.values())) == 2
+
+
 async def test_keys_cannot_leave(world: World) -> None:
     assert error_of(await world.post("/v1/workspace/leave", None)) == (404, "not_found")
     assert error_of(await Browser(world).post("/v1/workspace/leave")) == (401, "unauthorized")

@@ -76,7 +76,8 @@ class Principal(Struct, frozen=True):
     api_key_id: UUID | None
     user_id: UUID
     role: Role
-    # Scope of Idempotency-Keys: the first key of a chain of rotations, a token's session, or the device.
+    # Scope of Idempotency-Keys: the first key of a chain of rotations, a token's session, or the device in
+    # this workspace.
     scope_id: UUID
     permissions: frozenset[Permission]
     expires_at: datetime | None

@@ -267,7 +267,7 @@ async def _account_of(connection: Connection, invitation: Invitation) -> Account
 
 
 async def _enter(connection: Connection, invitation: Invitation, workspace_id: UUID) -> Account:
-    """A link must never open an account that somebody uses: those who invite see the link, too."""
+    """A link must never open an account that belongs to somebody: those who invite see the link, too."""
     user_id = await store.add_account(connection, invitation.email)
     account = await store.lock_account(connection, user_id)
     assert account is not None

@@ -26,7 +26,7 @@ class Account(Struct, frozen=True):
     email: str
     display_name: str | None
     password_hash: str | None
-    # Whether somebody may use it already: with a password, or as a member of a workspace.
+    # Whether it belongs to somebody already: it has a password, or is or was a member of a workspace.
     is_taken: bool
 
     @property
@@ -36,8 +36,7 @@ class Account(Struct, frozen=True):
 
 _ACCOUNT_COLUMNS = """
 id AS user_id, email, display_name, password_hash,
-password_hash IS NOT NULL
-    OR EXISTS (SELECT FROM members m WHERE m.user_id = users.id AND m.ended_at IS NULL) AS is_taken
+password_hash IS NOT NULL OR EXISTS (SELECT FROM members m WHERE m.user_id = users.id) AS is_taken
 """
 _ACCOUNT = f"SELECT {_ACCOUNT_COLUMNS} FROM users WHERE id = %s"  # noqa: S608  built from constants
 _ACCOUNT_BY_EMAIL = f"SELECT {_ACCOUNT_COLUMNS} FROM users WHERE lower(email) = lower(%s)"  # noqa: S608
@@ -108,7 +107,7 @@ _END_MEMBER = """
 UPDATE members SET ended_at = clock_timestamp() WHERE workspace_id = %s AND user_id = %s AND ended_at IS NULL
 """
 _SETTLE_OWNER = """
-UPDATE workspaces w SET owner_id = (
+UPDATE workspaces w SET revision = w.revision + 1, owner_id = (
     SELECT m.user_id FROM members m
     WHERE m.workspace_id = w.id AND m.role = 'owner' AND m.ended_at IS NULL
     ORDER BY m.joined_at, m.user_id LIMIT 1

@@ -31,7 +31,7 @@ RETURNS TABLE (
     api_key_id uuid,         -- NULL: a device, or a session token that was made with one
     user_id uuid,
     role text,
-    scope_id uuid,           -- scope of Idempotency-Keys
+    scope_id uuid,           -- scope of Idempotency-Keys: of a device, one for each workspace
     permissions text[],
     expires_at timestamptz,
     session_id uuid,         -- of a session token
@@ -61,7 +61,8 @@ AS $$
     WHERE t.secret_hash = ANY (secret_hashes) AND t.revoked_at IS NULL AND t.expires_at > clock_timestamp()
       AND k.revoked_at IS NULL AND m.role <> 'viewer'
     UNION ALL
-    SELECT d.secret_hash, asked.workspace_id, m.workspace_id, NULL::uuid, d.user_id, m.role, d.id, permissions_of(m.role),
+    SELECT d.secret_hash, asked.workspace_id, m.workspace_id, NULL::uuid, d.user_id, m.role,
+           md5(d.id::text || m.workspace_id::text)::uuid, permissions_of(m.role),
            -- A person may give keys a longer life than their device has left.
            NULL::timestamptz, NULL::uuid, NULL::uuid, d.id
     FROM unnest(secret_hashes, named_workspace_ids) AS asked (secret_hash, workspace_id)
