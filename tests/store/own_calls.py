@@ -165,6 +165,7 @@ def _own_rows() -> Iterator[StoreCall]:
     yield lambda c, a, b: changes.save_receipt(c, claim, b"{}")
     yield lambda c, a, b: sessions.add_token(c, a.session, by_key, secret, CreateSessionTokenBody(), until)
     yield lambda c, a, b: sessions.add(c, new_id(), a.workspace, session, a.user)
+    yield lambda c, a, b: sessions.revoke_tokens(c, [a.token])
     yield lambda c, a, b: access.workspace_of(c, a.session)
     yield lambda c, a, b: sessions.prevent_deletion(c, a.session)
     yield lambda c, a, b: sessions.tool_policy(c, a.session)
