@@ -41,6 +41,7 @@ from quarterdeck.http.middleware import Middleware
 from quarterdeck.http.request_spans import RequestSpans
 from quarterdeck.models.catalog import ModelCatalog
 from quarterdeck.models.output_schema import SchemaChecks
+from quarterdeck.openid.issuers import Issuers
 from quarterdeck.people.passwords import Passwords, Tries
 from quarterdeck.people.sign_in import SignIns
 from quarterdeck.retention import delete_expired
@@ -91,6 +92,7 @@ class Services:
         self.sandbox = SandboxOffer(settings.sandbox)
         tries = Tries(self.database, settings.sign_in)
         self.sign_ins = SignIns(self.database, Passwords(), tries, settings.key, settings.sign_in)
+        self.issuers = Issuers(settings.oidc)
         self.oauth_tokens = OAuthTokens(settings.credential, settings.mcp.allowed_addresses)
         self.mcp_checks = McpChecks(settings.mcp)
         self.mcp_offer = McpOffer(settings.mcp)
@@ -147,6 +149,7 @@ class Services:
             AttachmentRules: AttachmentRules(settings.file, settings.sandbox, settings.model),
             SignIns: self.sign_ins,
             SecretCipher: SecretCipher(settings.encryption, settings.data_dir),
+            Issuers: self.issuers,
             OAuthTokens: self.oauth_tokens,
             McpChecks: self.mcp_checks,
             McpOffer: self.mcp_offer,
@@ -190,6 +193,7 @@ class Services:
             self.archives.close()
             await self.mcp_checks.close()
             self.oauth_tokens.close()
+            self.issuers.close()
             await self.inputs.close()
             await self.notifier.close()
             await self.rate_limiter.close()

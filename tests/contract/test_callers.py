@@ -140,6 +140,12 @@ async def _device_ids(world: World) -> dict[str, str]:
     return {"device_id": (await person.get("/v1/profile")).json()["device_id"]}
 
 
+async def _trusted_job_ids(world: World) -> dict[str, str]:
+    body = {"name": "x", "issuer": "https://example.com", "claims": {"sub": "x"}}
+    answer = await world.post(f"/v1/skills/{await world.new_skill()}/trusted-jobs", body)
+    return {"trusted_job_id": answer.json()["id"]}
+
+
 # By the first id of a path.
 _MAKER_OF: dict[str, Callable[[World], Awaitable[dict[str, str]]]] = {
     "session_id": _session_ids,
@@ -155,6 +161,7 @@ _MAKER_OF: dict[str, Callable[[World], Awaitable[dict[str, str]]]] = {
     "member_id": _member_ids,
     "invitation_id": _invitation_ids,
     "device_id": _device_ids,
+    "trusted_job_id": _trusted_job_ids,
 }
 _MAKERS = list(dict.fromkeys(_MAKER_OF.values()))
 
@@ -312,7 +319,8 @@ async def visitor(server: Server, stage: Stage) -> AsyncIterator[World]:
         yield world
 
 
-# Those that need no credential have tests of their own: test_sign_in.py, test_invitations.py and test_profiles.py.
+# Those that need no credential have tests of their own: test_sign_in.py, test_invitations.py, test_profiles.py and
+# test_trusted_jobs.py.
 CHECKED = [operation for operation in OPERATIONS if not operation.public]
 # What belongs to a person is tested there, too: keys get 404, with whatever permissions.
 SHARED = [operation for operation in CHECKED if not operation.personal]

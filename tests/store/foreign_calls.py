@@ -33,6 +33,8 @@ from quarterdeck.sessions import expiry_store as expiry
 from quarterdeck.sessions import store as sessions
 from quarterdeck.sessions.model import SessionBody
 from quarterdeck.skills import store as skills
+from quarterdeck.trusted_jobs import store as trusted_jobs
+from quarterdeck.trusted_jobs.model import CreateTrustedJobBody
 from quarterdeck.webhooks import store as webhooks
 from quarterdeck.webhooks.model import (
     DeliveryState,
@@ -241,6 +243,11 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: returns(people.withdraw_invitation(c, a.workspace, b.invitation), False)
     yield lambda c, a, b: returns(people.device(c, a.user, b.device), None)
     yield lambda c, a, b: returns(people.end_devices(c, a.user, [b.device]), 0)
+    yield lambda c, a, b: returns(trusted_jobs.get(c, a.workspace, b.trusted_job), None)
+    yield lambda c, a, b: returns(trusted_jobs.of_user(c, a.workspace, b.user), [])
+    yield lambda c, a, b: returns(trusted_jobs.delete(c, a.workspace, b.trusted_job), False)
+    job = CreateTrustedJobBody("taken", "x", {})
+    yield lambda c, a, b: trusted_jobs.add(c, new_id(), a.workspace, b.skill, a.user, job)
     kept = RetentionDays(run_days=1)
     yield lambda c, a, b: workspaces.change(c, a.workspace, "taken", 1, a.user, Limit(), kept)
     today = datetime.now(UTC).date()
@@ -288,6 +295,7 @@ def _pages(*, newest_first: bool) -> Iterator[StoreCall]:
         yield lambda c, a, b, s=start: credentials.page(c, a.workspace, s or b.credential, 9, **order)  # type: ignore[misc]
         yield lambda c, a, b, s=start: webhooks.page(c, a.workspace, s or b.webhook, 9, **order)  # type: ignore[misc]
         yield lambda c, a, b, s=start: mcp_servers.page(c, a.workspace, s or b.mcp_server, 9, **order)  # type: ignore[misc]
+        yield lambda c, a, b, s=start: trusted_jobs.page(c, a.workspace, s or b.trusted_job, 9, **order)  # type: ignore[misc]
         yield lambda c, a, b, s=start: people.members(c, a.workspace, s or b.user, 9, **order)  # type: ignore[misc]
         yield lambda c, a, b, s=start: people.invitations(c, a.workspace, s or b.invitation, 9, **order)  # type: ignore[misc]
         yield lambda c, a, b, s=start: people.devices(c, a.user, s or b.device, 9, **order)  # type: ignore[misc]

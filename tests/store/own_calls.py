@@ -52,6 +52,7 @@ from quarterdeck.sessions import expiry_store as expiry
 from quarterdeck.sessions import store as sessions
 from quarterdeck.sessions.model import CreateSessionTokenBody, NewSession
 from quarterdeck.skills import store as skills
+from quarterdeck.trusted_jobs import store as trusted_jobs
 from quarterdeck.webhooks import store as webhooks
 from quarterdeck.webhooks.model import (
     Claimed,
@@ -97,21 +98,31 @@ def _own_credentials() -> Iterator[StoreCall]:
     device = Credential(CredentialKind.DEVICE, a.device_hash, a.workspace)
     by_key = Principal(a.workspace, a.key, a.user, Role.OWNER, a.key, frozenset(), None)
     by_token = Principal(a.workspace, a.key, a.user, Role.OWNER, a.session, frozenset(), None, a.session, a.token)
+    job_key = Credential(CredentialKind.JOB_KEY, a.job_key_hash)
     by_device = Principal(a.workspace, None, a.user, Role.OWNER, a.device, frozenset(), None, device_id=a.device)
-    yield lambda c, a, b: access.find_principals(c, [key, token, device])
+    yield lambda c, a, b: access.find_principals(c, [key, token, device, job_key])
     yield lambda c, a, b: access.hold(c, key, exclusive=False)
     yield lambda c, a, b: access.hold(c, key, exclusive=True)
     yield lambda c, a, b: access.hold(c, token, exclusive=False)
     yield lambda c, a, b: access.hold(c, device, exclusive=False)
     yield lambda c, a, b: access.hold(c, device, exclusive=True)
+    yield lambda c, a, b: access.hold(c, job_key, exclusive=False)
     yield lambda c, a, b: access.block(c, [a.key])
     yield lambda c, a, b: access.caller(c, by_key)
     yield lambda c, a, b: access.caller(c, by_token)
     yield lambda c, a, b: access.caller(c, by_device)
+    yield lambda c, a, b: _job_caller(c, a)
     yield lambda c, a, b: access.caller_of(c, by_key)
     yield lambda c, a, b: access.caller_of(c, by_token)
     for flush in last_used._FLUSH.values():
-        yield lambda c, a, b, flush=flush: c.execute(flush, ([a.key, a.device], [datetime.now(UTC)]))  # type: ignore[misc]
+        yield lambda c, a, b, flush=flush: c.execute(flush, ([a.key, a.device, a.trusted_job], [datetime.now(UTC)]))  # type: ignore[misc]
+
+
+async def _job_caller(c: RecordingConnection, a: Workspace) -> None:
+    job_key = Credential(CredentialKind.JOB_KEY, a.job_key_hash)
+    found = await access.caller(c, (await access.find_principals(c, [job_key]))[job_key])
+    assert found is not None
+    assert found.id == a.trusted_job
 
 
 def _own_people() -> Iterator[StoreCall]:
@@ -176,6 +187,8 @@ def _own_rows() -> Iterator[StoreCall]:
     yield lambda c, a, b: sessions.purge(c, a.deleted_session, 9)
     yield lambda c, a, b: sessions.purge_search(c, a.session, 9)
     yield lambda c, a, b: files.add(c, new_id(), a.workspace, Upload("x", "text/plain", 1, a.blob.hex()), a.user)
+    yield lambda c, a, b: trusted_jobs.in_force(c, a.trusted_job)
+    yield lambda c, a, b: trusted_jobs.add_key(c, a.trusted_job, secret, 600)
     yield lambda c, a, b: skills.add(c, new_id(), a.workspace, "x", a.user)
     yield lambda c, a, b: skills.of_session(c, a.session)
     yield lambda c, a, b: skills.stored_archives(c, [a.blob.hex()])

@@ -37,7 +37,10 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "auth/store _HOLD_DEVICE_EXCLUSIVELY",
         "auth/store _DEVICE_CALLER",
         "auth/last_used _FLUSH[api_keys]",
+        "auth/store _HOLD_JOB_KEY",
+        "auth/store _JOB_CALLER",
         "auth/last_used _FLUSH[devices]",
+        "auth/last_used _FLUSH[trusted_jobs]",
         "people/store _OPEN_INVITATION",
         "people/store _LOCK_INVITATION",
         "people/store _UNANSWERED_CODE",
@@ -226,6 +229,11 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "people/store _ACCEPT",
         "people/store _ADD_INVITATION",
         "people/store _ADD_MEMBER",
+    ),
+    "a trusted job that was named with a token for it": (
+        "trusted_jobs/store _IN_FORCE",
+        "trusted_jobs/store _ADD_KEY",
+        "trusted_jobs/store _DELETE_EXPIRED_KEYS",
     ),
     "the session tokens of a member who has left": ("sessions/store _REVOKE_TOKENS",),
 }

@@ -52,6 +52,7 @@ class Workspace(Struct, frozen=True):
     device: UUID
     invitation: UUID
     device_code: UUID
+    trusted_job: UUID
 
     @property
     def key_hash(self) -> bytes:
@@ -72,6 +73,10 @@ class Workspace(Struct, frozen=True):
     @property
     def code_hash(self) -> bytes:
         return bytes.fromhex(self.letter * 62 + "07")
+
+    @property
+    def job_key_hash(self) -> bytes:
+        return bytes.fromhex(self.letter * 62 + "08")
 
     @property
     def user_code(self) -> str:
@@ -163,6 +168,10 @@ VALUES (%(version)s, %(skill)s, 1, %(blob)s, 1,
         json_build_object('name', %(name)s::text, 'description', %(name)s::text),
         '{"archive_sha256": "", "files": [], "unpacked_bytes": 0}', %(user)s);
 INSERT INTO skill_version_contents (version_id, sha256) VALUES (%(version)s, %(blob)s);
+INSERT INTO trusted_jobs (id, workspace_id, skill_id, name, issuer, claims, created_by)
+VALUES (%(trusted_job)s, %(workspace)s, %(skill)s, %(name)s, %(url)s, '{}', %(user)s);
+INSERT INTO job_keys (secret_hash, prefix, trusted_job_id, expires_at)
+VALUES (%(job_key_hash)s, %(name)s, %(trusted_job)s, now() + interval '1 day');
 INSERT INTO session_skills (session_id, position, skill_id, version) VALUES (%(session)s, 0, %(skill)s, 1);
 INSERT INTO agents (id, workspace_id, name, created_by, latest_version)
 VALUES (%(agent)s, %(workspace)s, %(name)s, %(user)s, 1);
@@ -202,7 +211,16 @@ SELECT enqueue_run(%(session)s, %(run)s)
 
 
 async def fill(connection: Connection, workspace: Workspace, due_in: str) -> None:
-    hashes = ("key_hash", "token_hash", "device_hash", "invitation_hash", "code_hash", "blob", "condemned")
+    hashes = (
+        "key_hash",
+        "token_hash",
+        "device_hash",
+        "invitation_hash",
+        "code_hash",
+        "job_key_hash",
+        "blob",
+        "condemned",
+    )
     names = (*hashes, "user_code", "email", "url")
     values = msgspec.structs.asdict(workspace) | {name: getattr(workspace, name) for name in names}
     for statement in _FILL.split(";\n"):

@@ -23,6 +23,7 @@ from quarterdeck.sessions import service as sessions
 from quarterdeck.sessions import token_service as session_tokens
 from quarterdeck.skills import http as skills_http
 from quarterdeck.skills import service as skills
+from quarterdeck.trusted_jobs import service as trusted_jobs
 from quarterdeck.webhooks import service as webhooks
 from quarterdeck.workspaces import service as workspaces
 
@@ -57,6 +58,9 @@ OPERATIONS = (
     at("GET", "/v1/api-keys/{api_key_id}", api_keys.get_api_key),
     at("POST", "/v1/api-keys/{api_key_id}/revoke", api_keys.revoke_api_key),
     at("POST", "/v1/api-keys/{api_key_id}/rotate", api_keys.rotate_api_key),
+    at("GET", "/v1/trusted-jobs", trusted_jobs.list_trusted_jobs),
+    at("POST", "/v1/trusted-jobs/exchange", trusted_jobs.exchange_job_token),
+    at("DELETE", "/v1/trusted-jobs/{trusted_job_id}", trusted_jobs.delete_trusted_job),
     at("POST", "/v1/skills", skills.create_skill),
     at("GET", "/v1/skills", skills.list_skills),
     at("GET", "/v1/skills/{skill_id}", skills.get_skill),
@@ -67,6 +71,7 @@ OPERATIONS = (
     at("GET", "/v1/skills/{skill_id}/versions/{version}", skills.get_skill_version),
     at("GET", "/v1/skills/{skill_id}/versions/{version}/bundle", skills_http.download_skill_bundle),
     at("GET", "/v1/skills/{skill_id}/versions/{version}/file", skills_http.download_skill_file),
+    at("POST", "/v1/skills/{skill_id}/trusted-jobs", trusted_jobs.create_trusted_job),
     at("GET", "/v1/skills/{skill_id}/diff", skills.diff_skill_versions),
     at("POST", "/v1/agents", agents.create_agent),
     at("GET", "/v1/agents", agents.list_agents),

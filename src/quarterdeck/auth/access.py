@@ -127,6 +127,11 @@ def own_person(noun: str) -> Lookup[UUID]:
     return lookup
 
 
+def _is_for_job(call: Call[Body], principal: Principal, *ids: object) -> bool:
+    is_named = call.workspace_id in (None, principal.workspace_id)
+    return call.operation.trusted_job and is_named and ids[0] == principal.skill_id
+
+
 def visible_record(
     call: Call[Body],
     noun: str,
@@ -137,7 +142,7 @@ def visible_record(
     """The record of the caller's workspace that `get` finds by its id."""
 
     async def lookup(connection: Connection, principal: Principal) -> Subject:
-        if principal.may_see_workspace(call.workspace_id):
+        if principal.may_see_workspace(call.workspace_id) or _is_for_job(call, principal, *ids):
             found = await get(connection, principal.workspace_id, *ids, **named)
             if found is not None:
                 return found
@@ -154,6 +159,8 @@ def is_session_visible(
 ) -> bool:
     """`workspace_id` is the session's, or None if there is no such session. `requested_id` is the caller's
     Service-Workspace. `own_token` says whether the operation is open to the session's own tokens."""
+    if principal.trusted_job_id is not None:
+        return False
     if principal.session_id is not None and not (own_token and principal.session_id == session_id):
         return False
     return workspace_id == principal.workspace_id and requested_id in (None, workspace_id)

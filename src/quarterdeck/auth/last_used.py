@@ -1,4 +1,4 @@
-"""When each key and device was last used: noted in memory and written in batches, not during requests."""
+"""When each key, device and trusted job was last used: noted in memory and written in batches, not during requests."""
 
 import time
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ WITH used AS (
 UPDATE {table} k SET last_used_at = used.at
 FROM used WHERE k.id = used.id AND (k.last_used_at IS NULL OR k.last_used_at < used.at)
 """  # noqa: S608  built from constants
-    for table in ("api_keys", "devices")
+    for table in ("api_keys", "devices", "trusted_jobs")
 }
 
 
@@ -28,7 +28,7 @@ class LastUsed:
         self._seconds: dict[UUID, float] = {}
 
     def note(self, credential_id: UUID) -> None:
-        """Of a key or a device."""
+        """Of a key, a device or a trusted job."""
         self._seconds[credential_id] = time.time()
 
     async def flush(self, database: Database) -> None:

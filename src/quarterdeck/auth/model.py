@@ -15,15 +15,18 @@ class CallerKind(StrEnum):
     API_KEY = "api_key"
     SESSION_TOKEN = "session_token"
     DEVICE = "device"
+    TRUSTED_JOB = "trusted_job"
 
 
 class CallerBody(Struct, frozen=True, kw_only=True):
     """The calling credential, without its secret."""
 
     kind: CallerKind
-    id: Annotated[UUID, Meta(description="ID of the key, token or device.")]
+    id: Annotated[UUID, Meta(description="ID of the key, token, device or trusted job.")]
     prefix: Annotated[str, Meta(description="Marker, environment and eight characters of the secret.")]
-    label: Annotated[str | None, Meta(description="Of a device: its name. null: a token without a label.")]
+    label: Annotated[
+        str | None, Meta(description="Of a device or a trusted job: its name. null: a token without a label.")
+    ]
     role: Annotated[Role | None, Meta(description="The role of the person in the workspace. null for a token.")]
     permissions: Annotated[
         list[Permission],

@@ -12,7 +12,7 @@ from quarterdeck.db.records import as_record, fetch_rows, fetch_value
 
 _FIND = """
 SELECT p.secret_hash, p.named_workspace_id, p.workspace_id, p.api_key_id, p.user_id, p.role, p.scope_id, p.permissions,
-       p.expires_at, p.session_id, p.session_token_id, p.device_id,
+       p.expires_at, p.session_id, p.session_token_id, p.device_id, p.trusted_job_id, p.skill_id,
        coalesce((SELECT t.may_resolve FROM session_tokens t WHERE t.id = p.session_token_id), false) AS may_resolve
 FROM find_principals(%b, %b) p
 """
@@ -27,6 +27,9 @@ FROM session_tokens WHERE secret_hash = %s
 """
 _HOLD_DEVICE = "SELECT pg_advisory_xact_lock_shared(credential_lock(id)) FROM devices WHERE secret_hash = %s"
 _HOLD_DEVICE_EXCLUSIVELY = "SELECT pg_advisory_xact_lock(credential_lock(id)) FROM devices WHERE secret_hash = %s"
+_HOLD_JOB_KEY = """
+SELECT pg_advisory_xact_lock_shared(credential_lock(trusted_job_id)) FROM job_keys WHERE secret_hash = %s
+"""
 _BLOCK = """
 SELECT pg_advisory_xact_lock(credential_lock(id)) FROM (SELECT id FROM unnest(%s::uuid[]) AS id ORDER BY id) AS sorted
 """
@@ -42,6 +45,14 @@ JOIN sessions s ON s.id = t.session_id
 JOIN workspaces w ON w.id = s.workspace_id
 JOIN users u ON u.id = t.created_by
 WHERE t.id = %s
+"""
+_JOB_CALLER = """
+SELECT j.prefix, t.name AS label, w.name AS workspace_name, actor(u) AS user
+FROM trusted_jobs t
+JOIN job_keys j ON j.trusted_job_id = t.id
+JOIN workspaces w ON w.id = t.workspace_id
+JOIN users u ON u.id = t.created_by
+WHERE t.id = %s AND j.expires_at = %s
 """
 _DEVICE_CALLER = """
 SELECT d.prefix, d.name AS label, d.expires_at, w.name AS workspace_name, actor(u) AS user
@@ -59,6 +70,8 @@ async def hold(connection: Connection, credential: Credential, *, exclusive: boo
             query = _HOLD_SESSION_TOKEN
         case CredentialKind.DEVICE:
             query = _HOLD_DEVICE_EXCLUSIVELY if exclusive else _HOLD_DEVICE
+        case CredentialKind.JOB_KEY:
+            query = _HOLD_JOB_KEY
         case CredentialKind.API_KEY:
             query = _HOLD_API_KEY_EXCLUSIVELY if exclusive else _HOLD_API_KEY
     await connection.execute(query, (credential.secret_hash,))
@@ -86,11 +99,13 @@ async def caller_of(connection: Connection, principal: Principal) -> Caller | No
 
 async def caller(connection: Connection, principal: Principal) -> CallerBody | None:
     """None: the token was deleted with its session just now."""
-    values: tuple[UUID, ...] = (principal.credential_id,)
+    values: tuple[object, ...] = (principal.credential_id,)
     if principal.session_token_id is not None:
         kind, query = CallerKind.SESSION_TOKEN, _TOKEN_CALLER
     elif principal.device_id is not None:
         kind, query, values = CallerKind.DEVICE, _DEVICE_CALLER, (*values, principal.workspace_id)
+    elif principal.trusted_job_id is not None:
+        kind, query, values = CallerKind.TRUSTED_JOB, _JOB_CALLER, (*values, principal.expires_at)
     else:
         kind, query = CallerKind.API_KEY, _KEY_CALLER
     rows = await fetch_rows(connection, query, values)

@@ -38,7 +38,13 @@ async def list_audit_events(
 
 
 async def record_change(connection: Connection, principal: Principal, origin: Origin, change: Change) -> None:
-    by = Actor(principal.user_id, principal.api_key_id, principal.session_token_id, principal.device_id)
+    by = Actor(
+        principal.user_id,
+        principal.api_key_id,
+        principal.session_token_id,
+        principal.device_id,
+        principal.trusted_job_id,
+    )
     await store.add_audit_event(connection, new_id(), principal.workspace_id, change, by, origin)
 
 
@@ -47,6 +53,13 @@ async def record_person_change(
 ) -> None:
     """For a person who is signing in, or who acts in another workspace than that of the request."""
     by = Actor(user_id, device_id=device_id)
+    await store.add_audit_event(connection, new_id(), workspace_id, change, by, origin)
+
+
+async def record_actor_change(
+    connection: Connection, workspace_id: UUID, by: Actor, origin: Origin, change: Change
+) -> None:
+    """For a job that is asking for a key."""
     await store.add_audit_event(connection, new_id(), workspace_id, change, by, origin)
 
 

@@ -28,6 +28,7 @@ class ObjectType(StrEnum):
     SESSION_TOKEN = "session_token"
     SKILL = "skill"
     SKILL_VERSION = "skill_version"
+    TRUSTED_JOB = "trusted_job"
     WEBHOOK = "webhook"
     WORKSPACE = "workspace"
 
@@ -50,6 +51,7 @@ class Actor(Struct, frozen=True):
     api_key_id: UUID | None = None
     session_token_id: UUID | None = None
     device_id: UUID | None = None
+    trusted_job_id: UUID | None = None
 
 
 class AuditEventBody(Struct, frozen=True):
@@ -79,6 +81,7 @@ class AuditEventBody(Struct, frozen=True):
     device_id: Annotated[
         UUID | None, Meta(description="The browser or command line that the person has signed in with.")
     ]
+    trusted_job_id: Annotated[UUID | None, Meta(description="The trusted job that acted for the person.")]
     address: Annotated[str | None, Meta(description="Address of the client or its proxy.")]
     request_id: str | None
     detail: Any
@@ -111,6 +114,7 @@ _EVENT = AuditEventBody(
     api_key_id=API_KEY,
     session_token_id=None,
     device_id=None,
+    trusted_job_id=None,
     address="203.0.113.7",
     request_id="0192f0d4-1f21-7a6e-9b02-c58d1e4f3a09",
     detail={"session_id": str(SESSION), "prefix": "qds_live_8hR2mVc5"},

@@ -88,8 +88,8 @@ async def delete_old_receipts(
 _ADD = """
 INSERT INTO audit_events
     (id, workspace_id, action, object_type, object_id, object_name, user_id, api_key_id, session_token_id, device_id,
-     address, request_id, detail)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+     trusted_job_id, address, request_id, detail)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
 # Titles are content: they are not stored here, so that they are gone with their session.
 _TITLE = "(SELECT s.title FROM sessions s WHERE s.id = a.object_id AND s.workspace_id = a.workspace_id)"
@@ -112,7 +112,7 @@ def _page_query(indexed: str | None, *, newest_first: bool) -> str:
 SELECT a.id, a.action, a.object_type, a.object_id,
        CASE a.object_type WHEN 'session' THEN {_TITLE} ELSE a.object_name END AS object_name,
        CASE WHEN a.user_id IS NOT NULL THEN actor(u) END AS actor, a.api_key_id, a.session_token_id, a.device_id,
-       a.address, a.request_id, a.detail
+       a.trusted_job_id, a.address, a.request_id, a.detail
 FROM audit_events a LEFT JOIN users u ON u.id = a.user_id
 WHERE {equal}{key} >= {bound} AND {key} < {bound}
   AND coalesce(a.action = %s, %s::text IS NULL) AND coalesce(a.user_id = %s, %s::uuid IS NULL)

@@ -268,6 +268,29 @@ class AsyncMethods(AsyncConnection):
             operations.ROTATE_API_KEY, api_key_id, body={"overlap_seconds": overlap_seconds}, **options
         )
 
+    async def list_trusted_jobs(
+        self, *, limit: int | None = None, after: Id | None = None, order: Literal["asc", "desc"] | None = None,
+        **options: Unpack[Options]
+    ) -> models.TrustedJobPage:
+        """List the trusted jobs of a workspace."""
+        return await self._call(
+            operations.LIST_TRUSTED_JOBS, query={"limit": limit, "after": after, "order": order}, **options
+        )
+
+    iter_trusted_jobs = async_iterator(list_trusted_jobs)
+
+    async def exchange_job_token(
+        self, *, trusted_job_id: Id, token: str, **options: Unpack[Options]
+    ) -> models.JobKeyBody:
+        """Exchange the token of a trusted job."""
+        return await self._call(
+            operations.EXCHANGE_JOB_TOKEN, body={"trusted_job_id": trusted_job_id, "token": token}, **options
+        )
+
+    async def delete_trusted_job(self, trusted_job_id: Id, **options: Unpack[IdempotentOptions]) -> None:
+        """Trust a job no longer."""
+        return await self._call(operations.DELETE_TRUSTED_JOB, trusted_job_id, **options)
+
     async def create_skill(self, *, name: str, **options: Unpack[IdempotentOptions]) -> models.SkillBody:
         """Create a skill."""
         return await self._call(operations.CREATE_SKILL, body={"name": name}, **options)
@@ -340,6 +363,14 @@ class AsyncMethods(AsyncConnection):
         """Download one file of a version."""
         return await self._download(
             operations.DOWNLOAD_SKILL_FILE, to, progress, skill_id, version, query={"path": path}, **options
+        )
+
+    async def create_trusted_job(
+        self, skill_id: Id, *, name: str, issuer: str, claims: dict[str, str], **options: Unpack[IdempotentOptions]
+    ) -> models.TrustedJobBody:
+        """Trust a job with a skill."""
+        return await self._call(
+            operations.CREATE_TRUSTED_JOB, skill_id, body={"name": name, "issuer": issuer, "claims": claims}, **options
         )
 
     async def diff_skill_versions(
@@ -651,7 +682,7 @@ class AsyncMethods(AsyncConnection):
     async def list_audit_events(
         self, *, action: str | None = None, object_type: Literal["action", "agent", "agent_version", "api_key",
         "credential", "device", "file", "invitation", "mcp_server", "member", "run", "session", "session_token",
-        "skill", "skill_version", "webhook", "workspace"] | None = None, object_id: Id | None = None,
+        "skill", "skill_version", "trusted_job", "webhook", "workspace"] | None = None, object_id: Id | None = None,
         user_id: Id | None = None, since: datetime | None = None, until: datetime | None = None,
         limit: int | None = None, after: Id | None = None, order: Literal["asc", "desc"] | None = None,
         **options: Unpack[Options]

@@ -298,6 +298,30 @@ class Methods(Connection):
             operations.ROTATE_API_KEY, api_key_id, body={"overlap_seconds": overlap_seconds}, **options
         )
 
+    def list_trusted_jobs(
+        self, *, limit: int | None = None, after: Id | None = None, order: Literal["asc", "desc"] | None = None,
+        **options: Unpack[Options]
+    ) -> models.TrustedJobPage:
+        """List the trusted jobs of a workspace. One page per call, newest first unless order=asc."""
+        return self._call(
+            operations.LIST_TRUSTED_JOBS, query={"limit": limit, "after": after, "order": order}, **options
+        )
+
+    iter_trusted_jobs = iterator(list_trusted_jobs)
+
+    def exchange_job_token(
+        self, *, trusted_job_id: Id, token: str, **options: Unpack[Options]
+    ) -> models.JobKeyBody:
+        """Exchange the token of a trusted job. For a key that may push versions of the skill of the job, and expires
+        in ten minutes by default. The audience of the token has to be the ID of the trusted job."""
+        return self._call(
+            operations.EXCHANGE_JOB_TOKEN, body={"trusted_job_id": trusted_job_id, "token": token}, **options
+        )
+
+    def delete_trusted_job(self, trusted_job_id: Id, **options: Unpack[IdempotentOptions]) -> None:
+        """Trust a job no longer. Its keys end at once."""
+        return self._call(operations.DELETE_TRUSTED_JOB, trusted_job_id, **options)
+
     def create_skill(self, *, name: str, **options: Unpack[IdempotentOptions]) -> models.SkillBody:
         """Create a skill. Its name is unique among the active skills of the workspace. Its content comes with its
         versions."""
@@ -378,6 +402,16 @@ class Methods(Connection):
         """Download one file of a version. The manifest of the version lists its files."""
         return self._download(
             operations.DOWNLOAD_SKILL_FILE, to, progress, skill_id, version, query={"path": path}, **options
+        )
+
+    def create_trusted_job(
+        self, skill_id: Id, *, name: str, issuer: str, claims: dict[str, str], **options: Unpack[IdempotentOptions]
+    ) -> models.TrustedJobBody:
+        """Trust a job with a skill. Such as a CI job: one whose token is signed by the issuer and has the claims may
+        push versions of the skill, by `exchange_job_token`. It acts for the caller, and no longer than the caller is
+        a member."""
+        return self._call(
+            operations.CREATE_TRUSTED_JOB, skill_id, body={"name": name, "issuer": issuer, "claims": claims}, **options
         )
 
     def diff_skill_versions(
@@ -723,7 +757,7 @@ class Methods(Connection):
     def list_audit_events(
         self, *, action: str | None = None, object_type: Literal["action", "agent", "agent_version", "api_key",
         "credential", "device", "file", "invitation", "mcp_server", "member", "run", "session", "session_token",
-        "skill", "skill_version", "webhook", "workspace"] | None = None, object_id: Id | None = None,
+        "skill", "skill_version", "trusted_job", "webhook", "workspace"] | None = None, object_id: Id | None = None,
         user_id: Id | None = None, since: datetime | None = None, until: datetime | None = None,
         limit: int | None = None, after: Id | None = None, order: Literal["asc", "desc"] | None = None,
         **options: Unpack[Options]

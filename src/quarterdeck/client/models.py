@@ -425,6 +425,7 @@ class CallerKind(StrEnum):
     API_KEY = "api_key"
     SESSION_TOKEN = "session_token"
     DEVICE = "device"
+    TRUSTED_JOB = "trusted_job"
 
 
 class CallerBody(Struct, frozen=True, kw_only=True):
@@ -432,11 +433,11 @@ class CallerBody(Struct, frozen=True, kw_only=True):
 
     kind: CallerKind
     id: UUID
-    """ID of the key, token or device."""
+    """ID of the key, token, device or trusted job."""
     prefix: str
     """Marker, environment and eight characters of the secret."""
     label: str | None
-    """Of a device: its name. null: a token without a label."""
+    """Of a device or a trusted job: its name. null: a token without a label."""
     role: Role | None
     """The role of the person in the workspace. null for a token."""
     permissions: list[str]
@@ -470,6 +471,28 @@ class ApiKeyBody(Struct, frozen=True):
 class CreatedApiKeyBody(ApiKeyBody, frozen=True, kw_only=True):
     secret: str | UnsetType = UNSET
     """Shown only once, never in a replayed response."""
+
+
+class TrustedJobBody(Struct, frozen=True):
+    id: UUID
+    """Also the audience of the tokens."""
+    name: str
+    issuer: str
+    claims: dict[str, str]
+    skill_id: UUID
+    """The skill that the job may push versions of."""
+    created_at: datetime
+    created_by: ActorBody
+    """For whom the job acts: it is trusted as long as this person is a member."""
+    last_used_at: datetime | None
+
+
+class JobKeyBody(Struct, frozen=True):
+    secret: str
+    """Send it as `Authorization: Bearer <secret>`."""
+    expires_at: datetime
+    workspace_id: UUID
+    skill_id: UUID
 
 
 class SkillBody(Struct, frozen=True):
@@ -983,6 +1006,7 @@ class ObjectType(StrEnum):
     SESSION_TOKEN = "session_token"
     SKILL = "skill"
     SKILL_VERSION = "skill_version"
+    TRUSTED_JOB = "trusted_job"
     WEBHOOK = "webhook"
     WORKSPACE = "workspace"
 
@@ -1005,6 +1029,8 @@ class AuditEventBody(Struct, frozen=True):
     session_token_id: UUID | None
     device_id: UUID | None
     """The browser or command line that the person has signed in with."""
+    trusted_job_id: UUID | None
+    """The trusted job that acted for the person."""
     address: str | None
     """Address of the client or its proxy."""
     request_id: str | None
@@ -1149,6 +1175,7 @@ SessionTokenPage = Page[SessionTokenBody, UUID]
 RunPage = Page[RunBody, UUID]
 ActionPage = Page[ActionBody, UUID]
 ApiKeyPage = Page[ApiKeyBody, UUID]
+TrustedJobPage = Page[TrustedJobBody, UUID]
 SkillPage = Page[SkillBody, UUID]
 SkillVersionPage = Page[SkillVersionItem, UUID]
 AgentPage = Page[AgentBody, UUID]

@@ -60,6 +60,11 @@ ROTATE_API_KEY = Operation(
     "rotate_api_key", "POST", "/v1/api-keys/{api_key_id}/rotate", models.CreatedApiKeyBody, idempotent=True,
     shown_once="secret"
 )
+LIST_TRUSTED_JOBS = Operation("list_trusted_jobs", "GET", "/v1/trusted-jobs", models.TrustedJobPage)
+EXCHANGE_JOB_TOKEN = Operation("exchange_job_token", "POST", "/v1/trusted-jobs/exchange", models.JobKeyBody)
+DELETE_TRUSTED_JOB = Operation(
+    "delete_trusted_job", "DELETE", "/v1/trusted-jobs/{trusted_job_id}", NoneType, idempotent=True
+)
 CREATE_SKILL = Operation("create_skill", "POST", "/v1/skills", models.SkillBody, idempotent=True)
 LIST_SKILLS = Operation("list_skills", "GET", "/v1/skills", models.SkillPage)
 GET_SKILL = Operation("get_skill", "GET", "/v1/skills/{skill_id}", models.SkillBody)
@@ -79,6 +84,9 @@ DOWNLOAD_SKILL_BUNDLE = Operation(
     "download_skill_bundle", "GET", "/v1/skills/{skill_id}/versions/{version}/bundle", NoneType
 )
 DOWNLOAD_SKILL_FILE = Operation("download_skill_file", "GET", "/v1/skills/{skill_id}/versions/{version}/file", NoneType)
+CREATE_TRUSTED_JOB = Operation(
+    "create_trusted_job", "POST", "/v1/skills/{skill_id}/trusted-jobs", models.TrustedJobBody, idempotent=True
+)
 DIFF_SKILL_VERSIONS = Operation("diff_skill_versions", "GET", "/v1/skills/{skill_id}/diff", models.SkillDiffBody)
 CREATE_AGENT = Operation("create_agent", "POST", "/v1/agents", models.AgentBody, idempotent=True)
 LIST_AGENTS = Operation("list_agents", "GET", "/v1/agents", models.AgentPage)

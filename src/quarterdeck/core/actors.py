@@ -53,6 +53,7 @@ class CredentialKind(StrEnum):
     API_KEY = "qd"
     SESSION_TOKEN = "qds"
     DEVICE = "qdd"
+    JOB_KEY = "qdj"
 
 
 class Credential(Struct, frozen=True):
@@ -72,18 +73,21 @@ class Principal(Struct, frozen=True):
     """The owner of a valid credential. A session token has a session and no permissions."""
 
     workspace_id: UUID
-    # None: a device, or a session token that was made with one.
+    # None: a device, a trusted job, or a session token that was made with a device.
     api_key_id: UUID | None
     user_id: UUID
     role: Role
-    # Scope of Idempotency-Keys: the first key of a chain of rotations, a token's session, or the device in
-    # this workspace.
+    # Scope of Idempotency-Keys: the first key of a chain of rotations, a token's session, the device in this
+    # workspace, or the trusted job.
     scope_id: UUID
     permissions: frozenset[Permission]
     expires_at: datetime | None
     session_id: UUID | None = None
     session_token_id: UUID | None = None
     device_id: UUID | None = None
+    trusted_job_id: UUID | None = None
+    # Of a trusted job: the only object that it can see.
+    skill_id: UUID | None = None
     # Whether a session token may list and resolve the actions of its session.
     may_resolve: bool = False
 
@@ -92,20 +96,26 @@ class Principal(Struct, frozen=True):
         return self.session_id is not None or permission in self.permissions
 
     @property
+    def is_confined(self) -> bool:
+        """To a session or a skill."""
+        return self.session_id is not None or self.skill_id is not None
+
+    @property
     def credential_id(self) -> UUID:
-        found = self.session_token_id or self.device_id or self.api_key_id
+        found = self.session_token_id or self.device_id or self.trusted_job_id or self.api_key_id
         assert found is not None
         return found
 
     @property
     def may_see_emails(self) -> bool:
-        """A session token is handed to end users, who must not learn the addresses of the team."""
-        return self.session_id is None
+        """A session token is handed to end users, who must not learn the addresses of the team. What a job reads is
+        often public."""
+        return not self.is_confined
 
     def may_see_workspace(self, requested_id: UUID | None) -> bool:
-        """`requested_id` is the Service-Workspace header; its default is the key's own workspace. Tokens see no
-        workspace."""
-        return self.session_id is None and requested_id in (None, self.workspace_id)
+        """`requested_id` is the Service-Workspace header; its default is the key's own workspace. Tokens and jobs see
+        no workspace."""
+        return not self.is_confined and requested_id in (None, self.workspace_id)
 
 
 def without_emails(record: Any) -> Any:

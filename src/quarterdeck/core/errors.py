@@ -99,6 +99,11 @@ def wrong_sign_in() -> ServiceError:
     return ServiceError(ErrorKind.UNAUTHORIZED, "The email address or the password is wrong.")
 
 
+def wrong_token(reason: str) -> ServiceError:
+    """The token of another system."""
+    return ServiceError(ErrorKind.UNAUTHORIZED, reason)
+
+
 def other_site() -> ServiceError:
     return ServiceError(ErrorKind.FORBIDDEN, "A browser can be signed in only by the console of this server.")
 

@@ -93,6 +93,8 @@ class Declaration(Struct, frozen=True, kw_only=True, dict=True):
     idempotent: bool = False
     # Whether a token of the session in the path may call it; other tokens get 404.
     session_token: bool = False
+    # Whether a trusted job may call it for its skill, which is the first in the path; other keys of jobs get 404.
+    trusted_job: bool = False
     # Whether a missing permission is answered 404, where the interface lists no 403.
     hides_forbidden: bool = False
     # Besides those that follow from the fields above: see `api/error_docs.py`.

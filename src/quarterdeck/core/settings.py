@@ -269,6 +269,8 @@ class KeySettings(Struct, frozen=True):
     # Part of every secret (`qd_<environment>_…`), to tell test keys from live keys.
     environment: Annotated[str, Meta(pattern=r"^[a-z0-9]{1,16}$")] = "live"
     last_used_flush_seconds: Annotated[float, Meta(gt=0, le=60)] = 10.0
+    # Lifetime of the key that a trusted job gets for its token.
+    job_seconds: Annotated[int, Meta(ge=60, le=3600)] = 600
 
 
 class SignInSettings(Struct, frozen=True):

@@ -22,6 +22,7 @@ from quarterdeck.db.database import Connection
 from quarterdeck.people import rules, store
 from quarterdeck.people.model import ChangeMemberBody, MemberBody, MemberPage
 from quarterdeck.sessions.token_service import revoke_tokens_of
+from quarterdeck.trusted_jobs.service import end_jobs_of
 
 _OWNERS_ONLY = ErrorCase(
     "owners_only",
@@ -126,8 +127,8 @@ async def set_role(connection: Connection, workspace_id: UUID, user_id: UUID, ro
 
 
 async def end_membership(connection: Connection, workspace_id: UUID, user_id: UUID) -> list[Change] | None:
-    """Keys and tokens are revoked, so that they stay ended if the person returns. Returns the changes of keys, for the
-    audit log. None: the person is no member."""
+    """Keys and tokens are revoked, so that they stay ended if the person returns. Returns the changes of keys and
+    trusted jobs, for the audit log. None: the person is no member."""
     if not await store.end_member(connection, workspace_id, user_id):
         return None
     await _check_owner(connection, workspace_id)
@@ -135,7 +136,8 @@ async def end_membership(connection: Connection, workspace_id: UUID, user_id: UU
     await revoke_tokens_of(connection, workspace_id, user_id)
     # Waits for changes that the person's devices are making now. New ones find no membership.
     await lock_credentials(connection, await store.valid_devices(connection, user_id))
-    return [
+    jobs = await end_jobs_of(connection, workspace_id, user_id)
+    return jobs + [
         Change("revoke_api_key", ObjectType.API_KEY, key.id, {"label": key.label}, key.label)
         for key in await api_keys.keys_of(connection, workspace_id, user_id)
         if key.id in revoked

@@ -42,7 +42,7 @@ def expiry_seconds(kind: ActionKind, settings: ActionSettings) -> int:
 
 def may_see_actions(principal: Principal) -> bool:
     """Whether it sees the actions of its workspace or, for a session token, those of its session."""
-    return principal.session_id is None or principal.may_resolve
+    return not principal.is_confined or principal.may_resolve
 
 
 def may_not_raise() -> ServiceError:

@@ -53,6 +53,7 @@ class SkillFileQuery(Query, frozen=True):
             "Unarchive it by setting `archived` to false.",
         ),
     ),
+    trusted_job=True,
 )
 async def push_skill_version(
     request: Request,

@@ -89,6 +89,7 @@ async def list_skills(access: Access, call: Call[None], request: PageRequest, qu
     permission=Permission.WORKSPACE_READ,
     success="The skill.",
     etag=True,
+    trusted_job=True,
 )
 async def get_skill(access: Access, call: Call[None], skill_id: UUID) -> SkillBody:
     return await access.find(call, visible_record(call, "skill", store.get, skill_id))
@@ -216,6 +217,7 @@ async def push_skill_version(
     description="By number, newest first unless order=asc. Manifests are left out; get a version for its manifest.",
     permission=Permission.WORKSPACE_READ,
     success="One page. next_cursor is null on the last.",
+    trusted_job=True,
 )
 async def list_skill_versions(
     access: Access, call: Call[None], skill_id: UUID, request: PageRequest
@@ -229,6 +231,7 @@ async def list_skill_versions(
     description="Identical to the response of the push.",
     permission=Permission.WORKSPACE_READ,
     success="The version.",
+    trusted_job=True,
 )
 async def get_skill_version(access: Access, call: Call[None], skill_id: UUID, version: int) -> SkillVersionBody:
     return (await find_version(access, call, skill_id, version)).body
@@ -287,6 +290,7 @@ async def find_skill_file(
 
 # For other packages, which use no store of this one.
 of_session, used_versions, stored_archives = store.of_session, store.used_versions, store.stored_archives
+get_stored = store.get
 
 
 async def files_of(connection: Connection, workspace_id: UUID, skill_id: UUID, version: int) -> list[SkillFile]:

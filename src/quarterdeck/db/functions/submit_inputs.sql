@@ -47,7 +47,7 @@ AS $$
     LEFT JOIN find_principals(ARRAY[find_submitter.secret_hash], ARRAY[find_submitter.named_workspace_id]) p ON true
     LEFT JOIN sessions s
         ON s.id = target_session_id AND s.workspace_id = p.workspace_id
-       AND s.id = coalesce(p.session_id, s.id)
+       AND s.id = coalesce(p.session_id, s.id) AND p.trusted_job_id IS NULL
        AND s.workspace_id = coalesce(find_submitter.named_workspace_id, s.workspace_id)
 $$;
 

@@ -20,6 +20,8 @@ GRANT SELECT, INSERT (id, user_id, kind, name, prefix, secret_hash, address, exp
 GRANT SELECT, INSERT, UPDATE (accepted_at, accepted_by, withdrawn_at) ON app.invitations TO {role};
 GRANT SELECT, INSERT, UPDATE (answered_by, is_approved, collected_at), DELETE ON app.device_codes TO {role};
 GRANT SELECT, INSERT, UPDATE (tries, began_at), DELETE ON app.sign_in_tries TO {role};
+GRANT SELECT, INSERT, UPDATE (last_used_at), DELETE ON app.trusted_jobs TO {role};
+GRANT SELECT, INSERT, DELETE ON app.job_keys TO {role};
 -- Triggers let these columns change in one direction only: keys and tokens that ended stay ended.
 GRANT SELECT, INSERT (id, workspace_id, lineage_id, label, prefix, secret_hash, permissions, created_by, expires_at),
     UPDATE (expires_at, last_used_at, revoked_at, replaced_by) ON app.api_keys TO {role};

@@ -26,6 +26,8 @@ CREATE TABLE audit_events (
     api_key_id uuid REFERENCES api_keys,
     session_token_id uuid,
     device_id uuid REFERENCES devices,
+    -- No foreign key: it may be deleted.
+    trusted_job_id uuid,
     address text,
     request_id text,
     detail jsonb NOT NULL
