@@ -26,6 +26,9 @@ _REQUESTS = "quarterdeck.client.requests"
 _TRANSFERS = "quarterdeck.client.transfers"
 _CONNECTION = "quarterdeck.client.async_connection"
 _LINE_CHARACTERS = 120
+# Those that set the cookie of a browser.
+BROWSER_OPERATIONS = {"sign_in", "accept_invitation"}
+_CALLED = [operation for operation in OPERATIONS if operation.name not in BROWSER_OPERATIONS]
 
 
 class Parameter(Struct, frozen=True):
@@ -218,7 +221,7 @@ def _shown_once(operation: Operation) -> str | None:
 def operations_text() -> str:
     types = TypeText()
     lines = []
-    for operation in OPERATIONS:
+    for operation in _CALLED:
         arguments = [value_text(text) for text in (operation.name, operation.method, operation.path)]
         result = types.of(operation.success_type)
         arguments.append(types.use("types", "NoneType") if result == "None" else result)
@@ -235,7 +238,7 @@ def methods_text(*, is_described: bool) -> str:
     """`is_described`: with the descriptions of the operations, and not only with their first sentences."""
     types = TypeText()
     base = types.use(_CONNECTION, "AsyncConnection")
-    methods = [Method(operation, types).text(is_described=is_described) for operation in OPERATIONS]
+    methods = [Method(operation, types).text(is_described=is_described) for operation in _CALLED]
     summary = "One method per operation of the API." if is_described else "The methods of `methods.py` for asyncio."
     head = [f'"""{summary} {_NOTE}"""', "", *types.import_lines(), "", "# fmt: off", "", ""]
     return "\n".join([*head, f"class AsyncMethods({base}):", "\n\n".join(methods), ""])

@@ -553,27 +553,9 @@ class AsyncMethods(AsyncConnection):
         """Look at an invitation."""
         return await self._call(operations.LOOK_UP_INVITATION, body={"token": token}, **options)
 
-    async def accept_invitation(
-        self, *, token: str, password: str, display_name: str | None = None, email: str | None = None,
-        device_name: str = "Browser", **options: Unpack[Options]
-    ) -> models.ActorBody:
-        """Accept an invitation."""
-        return await self._call(
-            operations.ACCEPT_INVITATION, body={"token": token, "password": password, "display_name": display_name,
-            "email": email, "device_name": device_name}, **options
-        )
-
     async def withdraw_invitation(self, invitation_id: Id, **options: Unpack[Options]) -> None:
         """Withdraw an invitation."""
         return await self._call(operations.WITHDRAW_INVITATION, invitation_id, **options)
-
-    async def sign_in(
-        self, *, email: str, password: str, device_name: str = "Browser", **options: Unpack[Options]
-    ) -> models.ActorBody:
-        """Sign in."""
-        return await self._call(
-            operations.SIGN_IN, body={"email": email, "password": password, "device_name": device_name}, **options
-        )
 
     async def sign_out(self, **options: Unpack[Options]) -> None:
         """Sign out."""

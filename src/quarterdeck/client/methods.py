@@ -617,28 +617,9 @@ class Methods(Connection):
         """Look at an invitation. For the page that the link opens."""
         return self._call(operations.LOOK_UP_INVITATION, body={"token": token}, **options)
 
-    def accept_invitation(
-        self, *, token: str, password: str, display_name: str | None = None, email: str | None = None,
-        device_name: str = "Browser", **options: Unpack[Options]
-    ) -> models.ActorBody:
-        """Accept an invitation. Creates the account of the person, with a password. The browser gets a cookie with
-        the credential of a new device, which scripts cannot read."""
-        return self._call(
-            operations.ACCEPT_INVITATION, body={"token": token, "password": password, "display_name": display_name,
-            "email": email, "device_name": device_name}, **options
-        )
-
     def withdraw_invitation(self, invitation_id: Id, **options: Unpack[Options]) -> None:
         """Withdraw an invitation. Its link stops working. An invitation that was accepted stays in the list."""
         return self._call(operations.WITHDRAW_INVITATION, invitation_id, **options)
-
-    def sign_in(
-        self, *, email: str, password: str, device_name: str = "Browser", **options: Unpack[Options]
-    ) -> models.ActorBody:
-        """Sign in. The browser gets a cookie with the credential of a new device, which scripts cannot read."""
-        return self._call(
-            operations.SIGN_IN, body={"email": email, "password": password, "device_name": device_name}, **options
-        )
 
     def sign_out(self, **options: Unpack[Options]) -> None:
         """Sign out. Ends the calling device and deletes the cookie of the browser."""
