@@ -139,10 +139,12 @@ class Method:
         )
 
     def _head(self, positional: list[Parameter], keywords: list[Parameter]) -> str:
-        options = f"**options: {self.types.use('typing', 'Unpack')}[{self._options()}]"
         parameters = ["self", *(each.text() for each in positional)]
         parameters += ["*", *(each.text() for each in keywords)] if keywords else []
-        return _joined(f"    async def {self.operation.name}(", [*parameters, options], f") -> {self.returns}:")
+        if not self.operation.public:
+            # Public operations have no headers.
+            parameters.append(f"**options: {self.types.use('typing', 'Unpack')}[{self._options()}]")
+        return _joined(f"    async def {self.operation.name}(", parameters, f") -> {self.returns}:")
 
     def _call(self) -> str:
         self.types.use("quarterdeck.client", "operations")
@@ -161,7 +163,8 @@ class Method:
             "body": [*self.constants.items(), *((each.api_name, each.name) for each in self.fields)],
         }
         named = [f"{name}={_dict(items)}" for name, items in values.items() if items]
-        arguments = [*before, *(each.name for each in self.ids), *named, *after, "**options"]
+        options = [] if self.operation.public else ["**options"]
+        arguments = [*before, *(each.name for each in self.ids), *named, *after, *options]
         return _joined(f"        return await self.{call}(", arguments, ")")
 
     def _iterator(self) -> list[str]:
