@@ -71,7 +71,8 @@ def _login_with_key(
     if key.startswith("qds_"):
         raise CliError("This is a session token. `qd login --key` needs an API key.", ExitCode.NOT_ALLOWED)
     caller = _caller(info)
-    saved = Login(url, key, str(caller.workspace_id), allow_http)
+    email = caller.user.primary_email if is_device(key) else None
+    saved = Login(url, key, str(caller.workspace_id), allow_http, email)
     connection.save_profile(name, saved)
     say(f"Logged in to {caller.workspace_name} at {url} with key {caller.prefix}… (profile {name})")
     return saved
@@ -89,10 +90,10 @@ def _login_with_browser(name: str, url: str, workspace: str | None, *, allow_htt
             approved = _wait_for_answer(client, code)
     assert approved.secret is not None
     email = None if approved.user is None else approved.user.primary_email
-    # Saved at once: the server shows the credential only this time.
     saved = Login(url, approved.secret, None, allow_http, email)
-    connection.save_profile(name, saved)
     with client_for(ConnectionInfo(url, saved.key, None, name, allow_http)) as client:
+        # Saved at once: the server shows the credential only this time.
+        connection.save_profile(name, saved)
         found = find.membership(client, workspace)
         person = client.get_profile().user
     saved = replace(saved, workspace=str(found.workspace_id))
