@@ -182,28 +182,26 @@ def at_home(tmp_path: Path) -> Nearby:
     return person
 
 
-@pytest.mark.parametrize(
-    "command", [["login", "--url", URL, "--no-browser"], ["login", "--key", "--url", URL]], ids=" ".join
-)
-def test_login(tmp_path: Path, command: list[str]) -> None:
+@pytest.mark.parametrize("option", ["--no-browser", "--key"])
+def test_login(tmp_path: Path, option: str) -> None:
     approved = RedeemedDeviceCodeBody(DeviceCodeState.APPROVED, "qdd_live_x", None)
     answers = [RedeemedDeviceCodeBody(DeviceCodeState.PENDING), approved]
     with hostile_server(), patch.object(Client, "redeem_device_code", side_effect=answers), chdir(tmp_path):
-        done = qd_here_in(Nearby(tmp_path).environ, *command, given="qd_live_x\n")
+        done = qd_here_in(Nearby(tmp_path).environ, "login", "--url", URL, option, given="qd_live_x\n")
     assert done.returncode == 0, done.stderr
     text = done.stdout + done.stderr
     assert "fore" in text
     assert not _UNSAFE.search(_OWN.sub("", text)), text
 
 
-@pytest.mark.parametrize("secret", [None, HOSTILE, "qd_live_x"])
+@pytest.mark.parametrize("secret", [None, HOSTILE, "qd_live_x", f"qdd_{HOSTILE}"])
 def test_login_with_a_credential_that_is_none(tmp_path: Path, secret: str | None) -> None:
     approved = RedeemedDeviceCodeBody(DeviceCodeState.APPROVED, secret, None)
     person = Nearby(tmp_path)
     with hostile_server(), patch.object(Client, "redeem_device_code", return_value=approved), chdir(tmp_path):
         done = qd_here_in(person.environ, "login", "--url", URL)
     assert done.returncode == 2
-    assert done.stderr.endswith("qd: The server sent no valid credential. Is this a Quarterdeck server?\n")
+    assert not _UNSAFE.search(done.stderr)
     assert not person.profiles.exists()
 
 
