@@ -186,7 +186,7 @@ def revoke(
 
 @command(devices_app, "list")
 def list_devices(client: Client, limit: Limit = 50) -> Page[DeviceBody]:
-    """List browsers and command lines where you are signed in, newest first."""
+    """List where you are signed in, newest first."""
     own_id = find.own_profile(client).device_id
     columns = ("ID", "NAME", "KIND", "THIS ONE", "ADDRESS", "LAST USED", "SIGNED IN", "EXPIRES")
 
