@@ -26,6 +26,9 @@ _REQUESTS = "quarterdeck.client.requests"
 _TRANSFERS = "quarterdeck.client.transfers"
 _CONNECTION = "quarterdeck.client.async_connection"
 _LINE_CHARACTERS = 120
+# Those that set the cookie of a browser.
+BROWSER_OPERATIONS = {"sign_in", "accept_invitation"}
+_CALLED = [operation for operation in OPERATIONS if operation.name not in BROWSER_OPERATIONS]
 
 
 class Parameter(Struct, frozen=True):
@@ -136,10 +139,12 @@ class Method:
         )
 
     def _head(self, positional: list[Parameter], keywords: list[Parameter]) -> str:
-        options = f"**options: {self.types.use('typing', 'Unpack')}[{self._options()}]"
         parameters = ["self", *(each.text() for each in positional)]
         parameters += ["*", *(each.text() for each in keywords)] if keywords else []
-        return _joined(f"    async def {self.operation.name}(", [*parameters, options], f") -> {self.returns}:")
+        if not self.operation.public:
+            # Public operations have no headers.
+            parameters.append(f"**options: {self.types.use('typing', 'Unpack')}[{self._options()}]")
+        return _joined(f"    async def {self.operation.name}(", parameters, f") -> {self.returns}:")
 
     def _call(self) -> str:
         self.types.use("quarterdeck.client", "operations")
@@ -158,7 +163,8 @@ class Method:
             "body": [*self.constants.items(), *((each.api_name, each.name) for each in self.fields)],
         }
         named = [f"{name}={_dict(items)}" for name, items in values.items() if items]
-        arguments = [*before, *(each.name for each in self.ids), *named, *after, "**options"]
+        options = [] if self.operation.public else ["**options"]
+        arguments = [*before, *(each.name for each in self.ids), *named, *after, *options]
         return _joined(f"        return await self.{call}(", arguments, ")")
 
     def _iterator(self) -> list[str]:
@@ -218,7 +224,7 @@ def _shown_once(operation: Operation) -> str | None:
 def operations_text() -> str:
     types = TypeText()
     lines = []
-    for operation in OPERATIONS:
+    for operation in _CALLED:
         arguments = [value_text(text) for text in (operation.name, operation.method, operation.path)]
         result = types.of(operation.success_type)
         arguments.append(types.use("types", "NoneType") if result == "None" else result)
@@ -235,7 +241,7 @@ def methods_text(*, is_described: bool) -> str:
     """`is_described`: with the descriptions of the operations, and not only with their first sentences."""
     types = TypeText()
     base = types.use(_CONNECTION, "AsyncConnection")
-    methods = [Method(operation, types).text(is_described=is_described) for operation in OPERATIONS]
+    methods = [Method(operation, types).text(is_described=is_described) for operation in _CALLED]
     summary = "One method per operation of the API." if is_described else "The methods of `methods.py` for asyncio."
     head = [f'"""{summary} {_NOTE}"""', "", *types.import_lines(), "", "# fmt: off", "", ""]
     return "\n".join([*head, f"class AsyncMethods({base}):", "\n\n".join(methods), ""])

@@ -80,3 +80,19 @@ async def invite(world: World, email: str, role: Role) -> str:
 
 def new_email() -> str:
     return f"{uuid4().hex}@example.com"
+
+
+async def new_device(person: Person) -> str:
+    """The credential of a command line that the person has approved."""
+    codes = (await person.post("/v1/device-codes", {"device_name": "qd on workstation"})).json()
+    await person.post("/v1/device-codes/answer", {"user_code": codes["user_code"], "approve": True})
+    redeemed = await person.post("/v1/device-codes/redeem", {"device_code": codes["device_code"]})
+    secret: str = redeemed.json()["secret"]
+    return secret
+
+
+async def join(person: Person, world: World, role: Role) -> None:
+    """Another workspace."""
+    token = await invite(world, person.email, role)
+    answer = await person.post("/v1/workspace/join", {"token": token})
+    assert answer.status_code == 200, answer.text

@@ -333,7 +333,7 @@ async def test_watch_until_idle_prints_the_log(server: Server, world: World) -> 
     [
         (["chat", "nonsense"], {}, 4, "No session matches"),
         (["chat"], {"QD_KEY": "", "QD_PROFILE": "nobody"}, 2, "nobody"),
-        (["chat"], {"QD_KEY": "qd_test_wrong"}, 3, "Invalid, expired or revoked key"),
+        (["chat"], {"QD_KEY": "qd_test_wrong"}, 3, "Invalid, expired or revoked login or key"),
         (["chat", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55"], {}, 4, "session"),
         (["watch", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55"], {}, 4, "session"),
         (["watch", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55"], {"QD_URL": "http://127.0.0.1:1"}, 6, "Cannot connect"),

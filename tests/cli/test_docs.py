@@ -58,6 +58,21 @@ def test_pages_for_operators_run_from_top_to_bottom(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(400)
+def test_people_page_runs(tmp_path: Path) -> None:
+    """Except what needs somebody with a browser: `tests/cli/test_sign_in.py` and `test_people.py` try that."""
+    with shell(tmp_path) as at:
+        invited, operated = at.run(texts_of(blocks_of("docs/use/people.md", "sh")))
+        (announced,) = texts_of(blocks_of("docs/use/people.md", "text"))
+        printed = at.serving.output.read_text()
+    assert re.search(r"link http://127.0.0.1:\d+/#/invitation\?token=qdi_live_\w+\n", invited)
+    assert re.search(r"grace@example.com +member +pending", invited)
+    assert re.search(r"  admin  bob@example.com\n", operated)
+    assert announced.splitlines()[0] in printed
+    assert re.search(r"/#/invitation\?token=qdi_live_\w+\n", printed)
+
+
+@pytest.mark.long
 async def test_webhooks_page_runs_and_deliveries_match(tmp_path: Path) -> None:
     (arrives,) = texts_of(blocks_of("docs/use/webhooks.md", "http"))
     head, _, body = arrives.partition("\n\n")

@@ -155,7 +155,9 @@ def test_messages_about_options(tmp_path: Path, command: str, told: str) -> None
     assert person.refused(*command.split(" ")) == (2, expected)
 
 
-@pytest.mark.parametrize("group", ["", "sessions", "runs", "skills", "keys", "tokens", "webhooks", "admin"])
+@pytest.mark.parametrize(
+    "group", ["", "sessions", "runs", "skills", "keys", "tokens", "members", "devices", "webhooks", "admin"]
+)
 def test_summaries_fit_in_help(tmp_path: Path, group: str) -> None:
     shown = Nearby(tmp_path, {"COLUMNS": "80"}).done(*group.split(), "--help")
     assert not [line for line in shown.splitlines()[1:] if line.endswith("...")]

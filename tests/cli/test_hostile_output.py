@@ -1,6 +1,7 @@
 """No text that others wrote reaches the terminal as an escape sequence. Runs every command of `qd` with a server of
 which every text is hostile."""
 
+import json
 import re
 from contextlib import chdir
 from pathlib import Path
@@ -9,9 +10,13 @@ from unittest.mock import patch
 import pytest
 
 from quarterdeck.cli.main import SERVER_COMMANDS, LazyCommand, root
+from quarterdeck.client import Client
+from quarterdeck.client.models import DeviceCodeState, RedeemedDeviceCodeBody
 from tests.cli.command import qd_here_in
 from tests.cli.hostile_server import HOSTILE, ID, hostile_server
 from tests.cli.people import Nearby
+
+URL = "http://127.0.0.1:1"
 
 # Arguments of each command. "--json" is added to those that have it.
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -80,6 +85,16 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "tokens list": (str(ID),),
     "tokens create": (str(ID),),
     "tokens revoke": (str(ID), str(ID)),
+    "workspaces list": (),
+    "members list": ("--all",),
+    "members invite": ("ann@example.com",),
+    "members set-role": (str(ID), "member"),
+    "members remove": (str(ID),),
+    "members leave": (),
+    "invitations list": ("--all",),
+    "invitations revoke": (str(ID),),
+    "devices list": (),
+    "profile": ("--name", "name"),
     "webhooks list": (),
     "webhooks create": ("https://example.com", "--event", "run.succeeded"),
     "webhooks show": (str(ID),),
@@ -92,8 +107,10 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "webhooks redeliver": (str(ID), str(ID)),
     "audit": (),
 }
-# `qd chat` has a test in a real terminal. The others print only what their user has given.
-OTHERS = {"chat", "login", "logout", "skills init", "agents init", *SERVER_COMMANDS}
+# `qd chat` has a test in a real terminal, and those for a saved login have one of their own. The others print only what
+# their user has given.
+OF_A_DEVICE = ("logout", "workspaces use", "devices end")
+OTHERS = {"chat", "login", *OF_A_DEVICE, "skills init", "agents init", *SERVER_COMMANDS}
 
 # Colours that `qd` itself uses. HOSTILE has another.
 _OWN = re.compile("\x1b\\[(?!45m)[0-9;]*m")
@@ -125,7 +142,7 @@ def person(tmp_path: Path) -> Nearby:
     (tmp_path / f"{HOSTILE}.pyc").write_text("")
     (tmp_path / "agent.yaml").write_text("model: demo\n")
     (tmp_path / "instructions.md").write_text(HOSTILE)
-    return Nearby(tmp_path, {"QD_URL": "http://127.0.0.1:1", "QD_KEY": "qd_live_x"})
+    return Nearby(tmp_path, {"QD_URL": URL, "QD_KEY": "qd_live_x"})
 
 
 def shown(person: Nearby, *arguments: str) -> tuple[int, str]:
@@ -152,3 +169,47 @@ def test_no_escape_sequence_of_others_reaches_the_terminal(person: Nearby, comma
     for status in (400, 503, 302):
         with hostile_server(status):
             shown(person, *given)
+
+
+@pytest.fixture
+def at_home(tmp_path: Path) -> Nearby:
+    """With a device of the server, whose email address the server has told."""
+    save_profile = {"profiles": {"default": {"url": URL, "key": "qdd_live_x", "email": HOSTILE}}}
+    person = Nearby(tmp_path)
+    person.profiles.parent.mkdir(parents=True)
+    person.profiles.write_text(json.dumps(save_profile))
+    person.profiles.chmod(0o600)
+    return person
+
+
+@pytest.mark.parametrize("option", ["--no-browser", "--key"])
+def test_login(tmp_path: Path, option: str) -> None:
+    approved = RedeemedDeviceCodeBody(DeviceCodeState.APPROVED, "qdd_live_x", None)
+    answers = [RedeemedDeviceCodeBody(DeviceCodeState.PENDING), approved]
+    with hostile_server(), patch.object(Client, "redeem_device_code", side_effect=answers), chdir(tmp_path):
+        done = qd_here_in(Nearby(tmp_path).environ, "login", "--url", URL, option, given="qd_live_x\n")
+    assert done.returncode == 0, done.stderr
+    text = done.stdout + done.stderr
+    assert "fore" in text
+    assert not _UNSAFE.search(_OWN.sub("", text)), text
+
+
+@pytest.mark.parametrize("secret", [None, HOSTILE, "qd_live_x", f"qdd_{HOSTILE}"])
+def test_login_with_a_credential_that_is_none(tmp_path: Path, secret: str | None) -> None:
+    approved = RedeemedDeviceCodeBody(DeviceCodeState.APPROVED, secret, None)
+    person = Nearby(tmp_path)
+    with hostile_server(), patch.object(Client, "redeem_device_code", return_value=approved), chdir(tmp_path):
+        done = qd_here_in(person.environ, "login", "--url", URL)
+    assert done.returncode == 2
+    assert not _UNSAFE.search(done.stderr)
+    assert not person.profiles.exists()
+
+
+@pytest.mark.parametrize("command", OF_A_DEVICE)
+def test_commands_of_a_device(at_home: Nearby, command: str) -> None:
+    given = [*command.split(), *([] if command == "logout" else [str(ID)])]
+    saved = at_home.profiles.read_text()
+    for status in (200, 400, 503, 302):
+        at_home.profiles.write_text(saved)
+        with hostile_server(status):
+            shown(at_home, *given)

@@ -1,4 +1,4 @@
-"""`qd login`, `qd whoami` and profiles."""
+"""`qd login --key`, `qd whoami` and profiles. Signing in with a browser is in `test_sign_in.py`."""
 
 import json
 import stat
@@ -13,13 +13,13 @@ from tests.world import EVERY_PERMISSION, Server, World, free_port
 
 def with_login(home: Path, server: Server, world: World) -> Nearby:
     person = Nearby(home)
-    person.done("login", "--url", server.url, given=f"{world.key}\n")
+    person.done("login", "--key", "--url", server.url, given=f"{world.key}\n")
     return person
 
 
 async def test_only_the_owner_can_read_the_saved_key(tmp_path: Path, server: Server, world: World) -> None:
     person = Nearby(tmp_path)
-    told = person.done("login", "--url", server.url, given=f"{world.key}\n")
+    told = person.done("login", "--key", "--url", server.url, given=f"{world.key}\n")
     assert "Logged in to Test" in told
     assert world.key not in told
     assert stat.S_IMODE(person.profiles.stat().st_mode) == 0o600
@@ -31,7 +31,7 @@ async def test_only_the_owner_can_read_the_saved_key(tmp_path: Path, server: Ser
 
 async def test_login_prompts_and_does_not_show_the_key(tmp_path: Path, server: Server, world: World) -> None:
     person = Nearby(tmp_path)
-    code, shown = person.at_terminal("login", answers={"Server": server.url, "Key": world.key})
+    code, shown = person.at_terminal("login", "--key", answers={"Server": server.url, "Key": world.key})
     assert code == 0, shown
     assert world.key not in shown
     assert person.json("whoami")["url"] == server.url
@@ -67,7 +67,7 @@ async def test_whoami_of_a_token_shows_its_session(tmp_path: Path, server: Serve
 async def test_a_key_without_read_permission_can_log_in(tmp_path: Path, server: Server, world: World) -> None:
     key = await world.new_key(Permission.SESSION_MANAGE)
     person = Nearby(tmp_path)
-    person.done("login", "--url", server.url, given=key)
+    person.done("login", "--key", "--url", server.url, given=key)
     found = person.json("whoami")
     assert (found["workspace_id"], found["permissions"]) == (str(world.workspace_id), ["session.manage"])
 
@@ -75,7 +75,7 @@ async def test_a_key_without_read_permission_can_log_in(tmp_path: Path, server: 
 async def test_an_invalid_key_is_not_saved(tmp_path: Path, server: Server, world: World) -> None:
     person = Nearby(tmp_path)
     wrong = world.key[:-1] + ("a" if world.key[-1] != "a" else "b")
-    code, told = person.refused("login", "--url", server.url, given=wrong)
+    code, told = person.refused("login", "--key", "--url", server.url, given=wrong)
     assert code == 3
     assert wrong not in told
     assert not person.profiles.exists()
@@ -84,14 +84,14 @@ async def test_an_invalid_key_is_not_saved(tmp_path: Path, server: Server, world
 async def test_login_refuses_a_session_token(tmp_path: Path, server: Server, world: World) -> None:
     session = await world.new_session()
     token = (await world.post(f"/v1/sessions/{session}/tokens", {})).json()["token"]
-    assert Nearby(tmp_path).refused("login", "--url", server.url, given=token)[0] == 3
+    assert Nearby(tmp_path).refused("login", "--key", "--url", server.url, given=token)[0] == 3
 
 
 async def test_profiles(tmp_path: Path, server: Server, world: World) -> None:
     person = with_login(tmp_path, server, world)
     async with httpx.AsyncClient(base_url=server.url) as http:
         other = await World.create(server.database_url, http)
-    person.done("login", "--profile", "other", "--url", server.url, given=other.key)
+    person.done("login", "--key", "--profile", "other", "--url", server.url, given=other.key)
     assert person.json("whoami", "--profile", "other")["workspace_id"] == str(other.workspace_id)
     assert person.json("whoami")["workspace_id"] == str(world.workspace_id)
     chosen = Nearby(tmp_path, {"QD_PROFILE": "other"})
@@ -147,7 +147,7 @@ def test_without_a_login_the_error_names_qd_login(tmp_path: Path) -> None:
 
 
 def test_a_key_is_not_sent_unencrypted(tmp_path: Path) -> None:
-    code, told = Nearby(tmp_path).refused("login", "--url", "http://example.invalid", given="qd_live_x")
+    code, told = Nearby(tmp_path).refused("login", "--key", "--url", "http://example.invalid", given="qd_live_x")
     assert code == 2
     assert "--allow-http" in told
 
@@ -163,7 +163,7 @@ async def test_the_variables_of_the_first_start_are_enough(tmp_path: Path, serve
 async def test_login_saves_the_environment(tmp_path: Path, server: Server, world: World) -> None:
     """Without a warning about variables that match the profile."""
     person = nearby(tmp_path, server, world)
-    assert person.qd("login").stderr == ""
+    assert person.qd("login", "--key").stderr == ""
     assert Nearby(tmp_path).json("whoami")["url"] == server.url
 
 
@@ -172,7 +172,7 @@ async def test_a_piped_key_overrides_the_environment(tmp_path: Path, server: Ser
         other = await World.create(server.database_url, http)
     workspace = {"QD_WORKSPACE": str(world.workspace_id)}
     person = Nearby(tmp_path, nearby(tmp_path, server, world).variables | workspace)
-    ended = person.qd("login", given=other.key)
+    ended = person.qd("login", "--key", given=other.key)
     assert ended.returncode == 0, ended.stderr
     assert "QD_KEY overrides the saved login" in ended.stderr
     assert Nearby(tmp_path).json("whoami")["workspace_id"] == str(other.workspace_id)
@@ -180,6 +180,6 @@ async def test_a_piped_key_overrides_the_environment(tmp_path: Path, server: Ser
 
 async def test_the_environment_of_another_server_is_not_used(tmp_path: Path, server: Server, world: World) -> None:
     elsewhere = {"QD_URL": "https://elsewhere.example", "QD_KEY": world.key}
-    code, told = Nearby(tmp_path, elsewhere).refused("login", "--url", server.url)
+    code, told = Nearby(tmp_path, elsewhere).refused("login", "--key", "--url", server.url)
     assert code == 2
     assert "No key" in told

@@ -62,7 +62,7 @@ async def test_a_narrow_terminal_loses_no_column(tmp_path: Path, server: Server,
     narrow = Nearby(tmp_path, {**person.variables, "COLUMNS": "40"})
     shown = narrow.at_terminal("keys", "list")[1]
     assert "LAST USED" in shown
-    assert "workspace.read key.manage session.manage skill.manage" in shown
+    assert "workspace.read key.manage session.manage action.resolve skill.manage" in shown
 
 
 async def test_json_escapes_control_characters(tmp_path: Path, server: Server, world: World) -> None:

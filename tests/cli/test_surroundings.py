@@ -119,7 +119,7 @@ async def test_a_download_into_a_pipe_goes_through_it(tmp_path: Path, server: Se
         ("whoami >&-", 0, None),
         ("nonsense 2>&-", 2, None),
         ("send {session} - <&-", 2, "nothing to send"),
-        ("login --url {url} <&-", 2, "No key"),
+        ("login --key --url {url} <&-", 2, "No key"),
         ("keys revoke {session} <&-", 4, "No such API key"),
     ],
 )

@@ -19,6 +19,7 @@ from tests.contract.test_callers import (
     absent_ids,
     request,
 )
+from tests.pages import ROOT
 from tests.people import Person
 from tests.world import Server, World, error_of
 
@@ -101,3 +102,16 @@ async def test_people_of_another_workspace_see_nothing(visitor: World, cast: Cas
         absent = await request(visitor, operation, absent_ids(cast.objects.ids), owner, cast.workspace_id)
         assert error_of(foreign) == error_of(absent) == NOT_FOUND
         assert foreign.content == absent.content
+
+
+async def test_the_table_for_people_is_true(world: World) -> None:
+    """Every permission has a row, and its cells are what the database allows."""
+    lines = [line for line in (ROOT / "docs/use/people.md").read_text("utf-8").splitlines() if line.startswith("| ")]
+    heading, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    told = {
+        row[1].strip("`"): {role for role, cell in zip(heading[2:], row[2:], strict=True) if cell == "yes"}
+        for row in rows
+    }
+    assert told.pop("") == {Role.OWNER}
+    granted = await world.fetch("SELECT role, permissions_of(role) FROM unnest(%s::text[]) AS role", list(Role))
+    assert told == {permission: {role for role, has in granted if permission in has} for permission in Permission}

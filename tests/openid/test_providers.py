@@ -12,7 +12,7 @@ from quarterdeck.openid.model import GroupRole, OpenIdError, ProvidersError, Sig
 from quarterdeck.openid.providers import Providers, read_providers
 from tests.cli.command import qd
 from tests.openid.real_provider import LOCAL
-from tests.pages import ROOT
+from tests.pages import blocks_of
 
 _WORKSPACE = "0197a5b2-7c1e-7d39-8a5f-3f1f0f5b6c7d"
 _ENTRY: dict[str, Any] = {"title": "Example Corp", "issuer": "https://login.example.com/a", "client_id": "quarterdeck"}
@@ -40,9 +40,10 @@ def test_the_least(tmp_path: Path) -> None:
 
 
 def test_the_example_of_the_documentation(tmp_path: Path) -> None:
-    text = (ROOT / "docs/run/openid.md").read_text("utf-8")
-    example = text.partition("```yaml\n")[2].partition("```")[0]
-    settings = described(tmp_path, example.encode(), client_secrets='{"corporate": "s3cret"}', clock_skew_seconds=5.0)
+    (example,) = blocks_of("docs/run/openid.md", "yaml")
+    settings = described(
+        tmp_path, example.text.encode(), client_secrets='{"corporate": "s3cret"}', clock_skew_seconds=5.0
+    )
     found = read_providers(settings)
     assert list(found) == ["corporate", "partners"]
     corporate = found["corporate"]

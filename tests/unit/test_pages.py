@@ -14,11 +14,18 @@ _ENDPOINTS = next(block for block in all_blocks("docs/use/models.md") if block.l
 _CLAUDE_CODE = next(block for block in all_blocks("docs/use/mcp-endpoint.md") if block.language == "sh")
 _NPM = [block for block in all_blocks("docs/use/generated-clients.md") if block.section == "TypeScript"]
 _DEPLOYING = all_blocks("docs/run/install.md")
+_SIGNED_IN = [
+    block
+    for page in ("docs/use/cli.md", "docs/use/people.md")
+    for block in all_blocks(page)
+    if block.not_run is not None
+]
 _MIGRATE_CHECK = next(block for block in all_blocks("docs/run/upgrades.md") if "migrate --check" in block.text)
 _TRACING = all_blocks("docs/run/tracing.md")[0]
 NOT_RUN = {
     "it is this suite": ["README.md: make test", "docs/change/adding-an-operation.md: make test"],
     "it needs Claude Code": [f"{_CLAUDE_CODE.page}: {_CLAUDE_CODE.text.strip()}"],
+    "it needs a browser": [f"{block.page}: {block.text.strip()}" for block in _SIGNED_IN],
     "it needs a model server": [f"{_ENDPOINTS.page}: {_ENDPOINTS.text.strip()}"],
     "it needs a machine with systemd": [f"{block.page}: {block.text.strip()}" for block in _DEPLOYING[:4]],
     "it needs a container engine": [f"{block.page}: {block.text.strip()}" for block in _DEPLOYING[4:9]],

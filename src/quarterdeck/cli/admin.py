@@ -175,7 +175,7 @@ def create_key(
 def add_member(
     workspace: Workspace, email: Email, role: RoleOption = "member", as_json: AsJson = False, data: Data = None
 ) -> None:
-    """Add a person to a workspace, or change the role of a member."""
+    """Add a person, or change the role of a member."""
     user_id = on_database(data, lambda connection, _: members.add_by_operator(connection, workspace, email, Role(role)))
     Result({"user_id": user_id, "email": email, "role": role}, f"member {user_id}").print(as_json=as_json)
 

@@ -35,7 +35,7 @@ from quarterdeck.cli import completion, find, session_options
 from quarterdeck.cli.chat_actions import AnswerField, InvalidAnswer, OpenActions
 from quarterdeck.cli.chat_session import ChatSession, open_client, run_until_first
 from quarterdeck.cli.chat_view import STYLE, Fragments, block_lines, live_lines, plain_text, queue_text
-from quarterdeck.cli.connection import ConnectionInfo, client_for, connect
+from quarterdeck.cli.connection import ConnectionInfo, client_for, connect, explained
 from quarterdeck.cli.conversation import Block, BlockKind, CancelRun, Quit, Stage, input_blocks
 from quarterdeck.cli.errors import CliError
 from quarterdeck.cli.options import SESSION_HELP, AgentOption, Profile, argument, line, option
@@ -427,7 +427,9 @@ def chat(
         raise CliError("--agent, --title and --model are for new sessions only")
 
     info = connect(profile)
-    with client_for(info) as client:
-        session_id = None if session is None else find.session_id(client, session)
-        reference = None if agent is None else session_options.agent(client, agent)
-    raise typer.Exit(asyncio.run(_chat(info, session_id, agent=reference, title=title, model=model)))
+    with explained(info):
+        with client_for(info) as client:
+            session_id = None if session is None else find.session_id(client, session)
+            reference = None if agent is None else session_options.agent(client, agent)
+        code = asyncio.run(_chat(info, session_id, agent=reference, title=title, model=model))
+    raise typer.Exit(code)

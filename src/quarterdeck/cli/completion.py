@@ -66,6 +66,10 @@ mcp_servers = _names(find.MCP_SERVERS)
 credentials = _names(find.CREDENTIALS)
 keys = _items(find.KEYS, lambda key: key.revoked_at is None)
 webhooks = _items(find.WEBHOOKS)
+workspaces = _names(find.WORKSPACES)
+members = _items(find.MEMBERS)
+invitations = _items(find.INVITATIONS)
+devices = _items(find.DEVICES)
 
 
 @_of_server

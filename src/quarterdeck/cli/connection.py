@@ -1,10 +1,12 @@
-"""Which server and key a command uses: --profile, else the environment, else the default profile. A saved key is only
-sent to the server it was saved for. Logins are saved in a file that only its owner can read."""
+"""Which server and key a command uses: --profile, else the environment, else the default profile. The key is an API
+key, or the credential of a device that `qd login` gets. A saved key is only sent to the server it was saved for. Logins
+are saved in a file that only its owner can read."""
 
 import os
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -13,7 +15,7 @@ from msgspec import Struct
 
 from quarterdeck.cli.errors import KEY as KEY
 from quarterdeck.cli.errors import CliError, ExitCode
-from quarterdeck.client import Client, InvalidArgument
+from quarterdeck.client import Client, InvalidArgument, NotFound, QuarterdeckError
 
 # `qd serve` prints these at its first start. Variables that start with QUARTERDECK_ are settings of the server.
 URL = "QD_URL"
@@ -25,6 +27,7 @@ ALLOW_HTTP = "QD_ALLOW_HTTP"
 LOCAL_URL = "http://127.0.0.1:8700"
 DEFAULT_PROFILE = "default"
 
+_DEVICE_PREFIX = "qdd_"
 # Long enough for a restart of the server.
 _RETRIES = 4
 _RETRY_SECONDS = 30.0
@@ -42,6 +45,8 @@ class Login(Struct, frozen=True, omit_defaults=True):
     workspace: str | None = None
     # Whether the key may be sent unencrypted to another host.
     allow_http: bool = False
+    # Of the person, if the key belongs to a device.
+    email: str | None = None
 
     def __repr__(self) -> str:
         return f"Login({self.url!r})"
@@ -51,7 +56,8 @@ class ConnectionInfo(Struct, frozen=True):
     """`repr` does not show the key."""
 
     url: str
-    key: str
+    # None: for operations that need none.
+    key: str | None
     workspace: str | None
     # None: everything comes from the environment.
     profile: str | None
@@ -59,6 +65,16 @@ class ConnectionInfo(Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"ConnectionInfo({self.url!r}, profile={self.profile!r})"
+
+
+def is_device(key: str | None) -> bool:
+    """Whether it was made by `qd login` for a person."""
+    return key is not None and key.startswith(_DEVICE_PREFIX)
+
+
+def profile_name(profile: str | None) -> str:
+    """Of the saved login that `--profile` or the environment names."""
+    return profile or os.environ.get(PROFILE) or DEFAULT_PROFILE
 
 
 def connect(profile: str | None, environ: Mapping[str, str] = os.environ) -> ConnectionInfo:
@@ -107,8 +123,31 @@ def client_for(info: ConnectionInfo, *, is_hurried: bool = False) -> Client:
         raise CliError(message.replace("allow_http=True", f"`qd login --allow-http` or {ALLOW_HTTP}=1")) from None
 
 
-def open_client(profile: str | None) -> Client:
-    return client_for(connect(profile))
+@contextmanager
+def open_client(profile: str | None) -> Iterator[Client]:
+    info = connect(profile)
+    with explained(info), client_for(info) as client:
+        yield client
+
+
+@contextmanager
+def explained(info: ConnectionInfo) -> Iterator[None]:
+    """Nothing is found by a person who has left the workspace of the login: then the error says so."""
+    try:
+        yield
+    except NotFound:
+        if is_device(info.key) and info.workspace is not None and not _is_member(info, info.workspace):
+            hint = "Choose another with `qd workspaces list` and `qd workspaces use`."
+            raise CliError(f"You are not a member of this workspace any more. {hint}", ExitCode.NOT_ALLOWED) from None
+        raise
+
+
+def _is_member(info: ConnectionInfo, workspace: str) -> bool:
+    try:
+        with client_for(info) as client:
+            return workspace in [str(one.workspace_id) for one in client.get_profile().workspaces]
+    except QuarterdeckError:
+        return True
 
 
 # --- saved logins ---

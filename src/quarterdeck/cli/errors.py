@@ -79,7 +79,10 @@ def _client_message(error: "QuarterdeckError") -> str:
 
     if isinstance(error, Unauthorized):
         hint = f" {KEY} overrides the saved login." if os.environ.get(KEY) else ""
-        return f"Invalid, expired or revoked key. Run `qd login` to use another.{hint}"
+        return (
+            "Invalid, expired or revoked login or key, or its person is no longer a member. "
+            f"Run `qd login` to use another.{hint}"
+        )
     if isinstance(error, ConnectionFailed):
         return f"{_ERRNO.sub('', error.message).removesuffix('.')}. Check the address, and that the server is running."
     if isinstance(error, Internal) and error.request_id is not None:

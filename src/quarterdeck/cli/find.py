@@ -6,6 +6,7 @@ accept any ID as cursor are asked for that range only. The others are read from 
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from msgspec import Struct
 
 from quarterdeck.cli.errors import CliError, ExitCode
 from quarterdeck.client import Client, Forbidden, NotFound
-from quarterdeck.client.models import ActionBody, AgentBody, SkillBody
+from quarterdeck.client.models import ActionBody, AgentBody, InvitationBody, MembershipBody, ProfileBody, SkillBody
 from quarterdeck.core.ids import LOWEST_ID, parse_id
 
 T = TypeVar("T")
@@ -100,13 +101,28 @@ def _runs(session: UUID) -> Listing:
     return Listing("run", partial(_list_below, Client.list_session_runs, session))
 
 
-def _list_users(client: Client, **given: Any) -> SimpleNamespace:
-    """Members by the ID of the user, with email address and display name as names."""
+def _list_users(client: Client, *, is_current: bool = False, **given: Any) -> SimpleNamespace:
+    """Members by the ID of the user, with email address and display name as names. Also former ones by default."""
     found = client.list_members(**given)
-    users = [one.user for one in found.items]
+    users = [one.user for one in found.items if not (is_current and one.ended_at)]
     names = {one.user_id: (one.primary_email or one.display_name, one.display_name) for one in users}
     items = [SimpleNamespace(id=user_id, names=each) for user_id, each in names.items()]
     return SimpleNamespace(items=items, next_cursor=found.next_cursor)
+
+
+def _list_workspaces(client: Client, **_: Any) -> SimpleNamespace:
+    found = sorted(client.get_profile().workspaces, key=lambda one: one.workspace_id, reverse=True)
+    items = [SimpleNamespace(id=one.workspace_id, name=one.workspace_name) for one in found]
+    return SimpleNamespace(items=items, next_cursor=None)
+
+
+def _list_open_invitations(client: Client, **given: Any) -> SimpleNamespace:
+    found = client.list_invitations(**given)
+    return SimpleNamespace(items=list(filter(is_open, found.items)), next_cursor=found.next_cursor)
+
+
+def is_open(one: InvitationBody) -> bool:
+    return one.accepted_at is None and one.withdrawn_at is None and one.expires_at > datetime.now(UTC)
 
 
 SKILLS = _archivable("skill", Client.list_skills)
@@ -118,6 +134,10 @@ WEBHOOKS = Listing(
     "webhook", Client.list_webhooks, lambda one: (one.description or one.url, one.url), has_any_cursor=True
 )
 _USERS = Listing("user", _list_users, lambda one: one.names)
+MEMBERS = Listing("member", partial(_list_users, is_current=True), lambda one: one.names)
+WORKSPACES = Listing("workspace", _list_workspaces, _by_name)
+INVITATIONS = Listing("pending invitation", _list_open_invitations, lambda one: (one.email,))
+DEVICES = Listing("device", Client.list_devices, _by_name)
 
 
 def _folded(name: str) -> str:
@@ -189,6 +209,40 @@ def webhook_id(client: Client, given: str) -> UUID:
 
 def user_id(client: Client, given: str) -> UUID:
     return _id(client, given, _USERS)
+
+
+def member_id(client: Client, given: str) -> UUID:
+    return _id(client, given, MEMBERS)
+
+
+def own_profile(client: Client) -> ProfileBody:
+    try:
+        return client.get_profile()
+    except NotFound:
+        hint = "Sign in with `qd login`."
+        raise CliError(f"This is for people. API keys and tokens cannot use it. {hint}", ExitCode.NOT_ALLOWED) from None
+
+
+def membership(client: Client, given: str | None) -> MembershipBody:
+    """In the workspace, or in that of the person who joined only one, or joined it first."""
+    workspaces = own_profile(client).workspaces
+    if not workspaces:
+        raise CliError("You are not a member of any workspace. Ask for an invitation.", ExitCode.NOT_ALLOWED)
+    if given is None:
+        return workspaces[0]
+    found = _id(client, given, WORKSPACES)
+    for one in workspaces:
+        if one.workspace_id == found:
+            return one
+    raise CliError(f"You are not a member of the workspace {found}. See `qd workspaces list`.", ExitCode.NOT_FOUND)
+
+
+def invitation_id(client: Client, given: str) -> UUID:
+    return _id(client, given, INVITATIONS)
+
+
+def device_id(client: Client, given: str) -> UUID:
+    return _id(client, given, DEVICES)
 
 
 def token_id(client: Client, session: UUID, given: str) -> UUID:

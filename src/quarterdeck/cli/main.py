@@ -23,9 +23,9 @@ _PACKAGE = "quarterdeck.cli."
 
 # Name, target and summary: the help of a group, or the beginning of the command's docstring, which a test compares.
 COMMANDS = (
-    ("login", "login:login", "Save a server address and an API key."),
-    ("logout", "login:logout", "Delete a saved login."),
-    ("whoami", "login:whoami", "Show the server, workspace and key that commands use."),
+    ("login", "login:login", "Sign in with a browser, or save an API key."),
+    ("logout", "login:logout", "Sign out and delete a saved login."),
+    ("whoami", "login:whoami", "Show the server, workspace, person and key that commands use."),
     ("chat", "chat:chat", "Chat in a session."),
     ("watch", "watch:watch", "Follow the log of a session."),
     ("send", "send:send", "Send a message."),
@@ -42,6 +42,11 @@ COMMANDS = (
     ("credentials", "credentials:app", "Manage secrets for MCP servers."),
     ("keys", "keys:app", "Manage API keys."),
     ("tokens", "keys:tokens_app", "Manage session tokens, which work in one session only."),
+    ("workspaces", "people:workspaces_app", "List your workspaces, and choose the one that commands use."),
+    ("members", "people:members_app", "Manage the members of the workspace and their roles."),
+    ("invitations", "people:invitations_app", "List and revoke invitations."),
+    ("devices", "people:devices_app", "List and sign out your browsers and command lines."),
+    ("profile", "people:profile", "Show or change your name and password."),
     ("webhooks", "webhooks:app", "Manage webhooks and their deliveries."),
     ("audit", "workspace:audit", "List changes: who did what, and when."),
     ("serve", "serve:serve", "Run the API, a worker and a database."),

@@ -13,7 +13,7 @@ from quarterdeck.cli import find
 from quarterdeck.cli.action_text import answered, call_text, caller_text, required, resolve_command
 from quarterdeck.cli.chat_session import ChatSession, open_client, run_until_first
 from quarterdeck.cli.chat_view import coloured, plain_text, sanitized, without_colours
-from quarterdeck.cli.connection import ConnectionInfo, client_for, connect
+from quarterdeck.cli.connection import ConnectionInfo, client_for, connect, explained
 from quarterdeck.cli.conversation import (
     NOTICES,
     Block,
@@ -42,9 +42,10 @@ def watch(
 ) -> None:
     """Follow the log of a session."""
     info = connect(profile)
-    with client_for(info) as client:
-        session_id = find.session_id(client, session)
-    asyncio.run(_watch(info, session_id, after, as_json=as_json, until_idle=until_idle))
+    with explained(info):
+        with client_for(info) as client:
+            session_id = find.session_id(client, session)
+        asyncio.run(_watch(info, session_id, after, as_json=as_json, until_idle=until_idle))
 
 
 async def _watch(info: ConnectionInfo, session_id: UUID, after: int, *, as_json: bool, until_idle: bool) -> None:

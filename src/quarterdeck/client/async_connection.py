@@ -44,7 +44,7 @@ class AsyncConnection:
     def __init__(
         self,
         base_url: str,
-        key: str,
+        key: str | None,
         *,
         workspace_id: Id | None = None,
         timeout: float = 30.0,
@@ -52,7 +52,8 @@ class AsyncConnection:
         retry_seconds: float = 60.0,
         allow_http: bool = False,
     ) -> None:
-        """`timeout` limits each wait for the server. `retries` and `retry_seconds` limit all attempts of a call."""
+        """`key` is an API key, a session token, or None for the operations that need none. `timeout` limits each wait
+        for the server. `retries` and `retry_seconds` limit all attempts of a call."""
         self._target = requests.target(base_url, key, workspace_id, allow_http=allow_http)
         self._policy = Policy(retries, retry_seconds)
         self._timeout = timeout
@@ -67,6 +68,11 @@ class AsyncConnection:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._target!r})"
+
+    @property
+    def base_url(self) -> str:
+        """The address of the server, without a slash at its end."""
+        return self._target.base_url
 
     async def __aenter__(self) -> Self:
         return self

@@ -580,31 +580,13 @@ class AsyncMethods(AsyncConnection):
         """Invite a person."""
         return await self._call(operations.CREATE_INVITATION, body={"email": email, "role": role}, **options)
 
-    async def look_up_invitation(self, *, token: str, **options: Unpack[Options]) -> models.InvitationSummaryBody:
+    async def look_up_invitation(self, *, token: str) -> models.InvitationSummaryBody:
         """Look at an invitation."""
-        return await self._call(operations.LOOK_UP_INVITATION, body={"token": token}, **options)
-
-    async def accept_invitation(
-        self, *, token: str, password: str, display_name: str | None = None, email: str | None = None,
-        device_name: str = "Browser", **options: Unpack[Options]
-    ) -> models.ActorBody:
-        """Accept an invitation."""
-        return await self._call(
-            operations.ACCEPT_INVITATION, body={"token": token, "password": password, "display_name": display_name,
-            "email": email, "device_name": device_name}, **options
-        )
+        return await self._call(operations.LOOK_UP_INVITATION, body={"token": token})
 
     async def withdraw_invitation(self, invitation_id: Id, **options: Unpack[Options]) -> None:
         """Withdraw an invitation."""
         return await self._call(operations.WITHDRAW_INVITATION, invitation_id, **options)
-
-    async def sign_in(
-        self, *, email: str, password: str, device_name: str = "Browser", **options: Unpack[Options]
-    ) -> models.ActorBody:
-        """Sign in."""
-        return await self._call(
-            operations.SIGN_IN, body={"email": email, "password": password, "device_name": device_name}, **options
-        )
 
     async def sign_out(self, **options: Unpack[Options]) -> None:
         """Sign out."""
@@ -646,15 +628,13 @@ class AsyncMethods(AsyncConnection):
         """Sign out a device."""
         return await self._call(operations.END_DEVICE, device_id, **options)
 
-    async def create_device_code(self, *, device_name: str, **options: Unpack[Options]) -> models.DeviceCodeBody:
+    async def create_device_code(self, *, device_name: str) -> models.DeviceCodeBody:
         """Begin to sign in on the command line."""
-        return await self._call(operations.CREATE_DEVICE_CODE, body={"device_name": device_name}, **options)
+        return await self._call(operations.CREATE_DEVICE_CODE, body={"device_name": device_name})
 
-    async def redeem_device_code(
-        self, *, device_code: str, **options: Unpack[Options]
-    ) -> models.RedeemedDeviceCodeBody:
+    async def redeem_device_code(self, *, device_code: str) -> models.RedeemedDeviceCodeBody:
         """Finish signing in on the command line."""
-        return await self._call(operations.REDEEM_DEVICE_CODE, body={"device_code": device_code}, **options)
+        return await self._call(operations.REDEEM_DEVICE_CODE, body={"device_code": device_code})
 
     async def look_up_device_code(self, *, user_code: str, **options: Unpack[Options]) -> models.PendingDeviceCodeBody:
         """Look at a code of the command line."""

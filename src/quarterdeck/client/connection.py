@@ -45,7 +45,7 @@ class Connection:
     def __init__(
         self,
         base_url: str,
-        key: str,
+        key: str | None,
         *,
         workspace_id: Id | None = None,
         timeout: float = 30.0,
@@ -53,7 +53,8 @@ class Connection:
         retry_seconds: float = 60.0,
         allow_http: bool = False,
     ) -> None:
-        """`timeout` limits each wait for the server. `retries` and `retry_seconds` limit all attempts of a call."""
+        """`key` is an API key, a session token, or None for the operations that need none. `timeout` limits each wait
+        for the server. `retries` and `retry_seconds` limit all attempts of a call."""
         self._target = requests.target(base_url, key, workspace_id, allow_http=allow_http)
         self._policy = Policy(retries, retry_seconds)
         self._timeout = timeout
@@ -68,6 +69,11 @@ class Connection:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._target!r})"
+
+    @property
+    def base_url(self) -> str:
+        """The address of the server, without a slash at its end."""
+        return self._target.base_url
 
     def __enter__(self) -> Self:
         return self

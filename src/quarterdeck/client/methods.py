@@ -647,32 +647,13 @@ class Methods(Connection):
         yourself."""
         return self._call(operations.CREATE_INVITATION, body={"email": email, "role": role}, **options)
 
-    def look_up_invitation(self, *, token: str, **options: Unpack[Options]) -> models.InvitationSummaryBody:
+    def look_up_invitation(self, *, token: str) -> models.InvitationSummaryBody:
         """Look at an invitation. For the page that the link opens."""
-        return self._call(operations.LOOK_UP_INVITATION, body={"token": token}, **options)
-
-    def accept_invitation(
-        self, *, token: str, password: str, display_name: str | None = None, email: str | None = None,
-        device_name: str = "Browser", **options: Unpack[Options]
-    ) -> models.ActorBody:
-        """Accept an invitation. Creates the account of the person, with a password. The browser gets a cookie with
-        the credential of a new device, which scripts cannot read."""
-        return self._call(
-            operations.ACCEPT_INVITATION, body={"token": token, "password": password, "display_name": display_name,
-            "email": email, "device_name": device_name}, **options
-        )
+        return self._call(operations.LOOK_UP_INVITATION, body={"token": token})
 
     def withdraw_invitation(self, invitation_id: Id, **options: Unpack[Options]) -> None:
         """Withdraw an invitation. Its link stops working. An invitation that was accepted stays in the list."""
         return self._call(operations.WITHDRAW_INVITATION, invitation_id, **options)
-
-    def sign_in(
-        self, *, email: str, password: str, device_name: str = "Browser", **options: Unpack[Options]
-    ) -> models.ActorBody:
-        """Sign in. The browser gets a cookie with the credential of a new device, which scripts cannot read."""
-        return self._call(
-            operations.SIGN_IN, body={"email": email, "password": password, "device_name": device_name}, **options
-        )
 
     def sign_out(self, **options: Unpack[Options]) -> None:
         """Sign out. Ends the calling device and deletes the cookie of the browser."""
@@ -716,17 +697,15 @@ class Methods(Connection):
         """Sign out a device. Takes effect immediately, also for open event streams."""
         return self._call(operations.END_DEVICE, device_id, **options)
 
-    def create_device_code(self, *, device_name: str, **options: Unpack[Options]) -> models.DeviceCodeBody:
+    def create_device_code(self, *, device_name: str) -> models.DeviceCodeBody:
         """Begin to sign in on the command line. Show `user_code` to the person, who enters it in the console at
         `#/devices/approve`, and call `redeem_device_code` until it is answered."""
-        return self._call(operations.CREATE_DEVICE_CODE, body={"device_name": device_name}, **options)
+        return self._call(operations.CREATE_DEVICE_CODE, body={"device_name": device_name})
 
-    def redeem_device_code(
-        self, *, device_code: str, **options: Unpack[Options]
-    ) -> models.RedeemedDeviceCodeBody:
+    def redeem_device_code(self, *, device_code: str) -> models.RedeemedDeviceCodeBody:
         """Finish signing in on the command line. The credential is shown once, after the person has approved the
         code."""
-        return self._call(operations.REDEEM_DEVICE_CODE, body={"device_code": device_code}, **options)
+        return self._call(operations.REDEEM_DEVICE_CODE, body={"device_code": device_code})
 
     def look_up_device_code(self, *, user_code: str, **options: Unpack[Options]) -> models.PendingDeviceCodeBody:
         """Look at a code of the command line. What asks to be signed in, and from where."""

@@ -135,9 +135,7 @@ CREATE_INVITATION = Operation(
     "create_invitation", "POST", "/v1/invitations", models.CreatedInvitationBody, idempotent=True, shown_once="token"
 )
 LOOK_UP_INVITATION = Operation("look_up_invitation", "POST", "/v1/invitations/look-up", models.InvitationSummaryBody)
-ACCEPT_INVITATION = Operation("accept_invitation", "POST", "/v1/invitations/accept", models.ActorBody)
 WITHDRAW_INVITATION = Operation("withdraw_invitation", "DELETE", "/v1/invitations/{invitation_id}", NoneType)
-SIGN_IN = Operation("sign_in", "POST", "/v1/sign-in", models.ActorBody)
 SIGN_OUT = Operation("sign_out", "POST", "/v1/sign-out", NoneType)
 GET_PROFILE = Operation("get_profile", "GET", "/v1/profile", models.ProfileBody)
 CHANGE_PROFILE = Operation("change_profile", "PATCH", "/v1/profile", models.ProfileBody)

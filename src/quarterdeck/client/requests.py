@@ -92,10 +92,10 @@ class Target(Struct, frozen=True):
         return self.base_url
 
 
-def target(base_url: str, key: str, workspace_id: Id | None, *, allow_http: bool) -> Target:
+def target(base_url: str, key: str | None, workspace_id: Id | None, *, allow_http: bool) -> Target:
     # A key read from a file may end in a line break.
-    key = key.strip()
-    if not _KEY.fullmatch(key):
+    key = None if key is None else key.strip()
+    if key is not None and not _KEY.fullmatch(key):
         raise InvalidArgument("The key must be printable ASCII without spaces.")
     try:
         parts = urlsplit(base_url)
@@ -110,7 +110,9 @@ def target(base_url: str, key: str, workspace_id: Id | None, *, allow_http: bool
         raise InvalidArgument(
             f"The key would be sent unencrypted to {host}. Use https, or allow_http=True on a trusted network."
         )
-    headers = {"Authorization": f"Bearer {key}", "Quarterdeck-Client": _CLIENT, "User-Agent": _CLIENT, "Accept": JSON}
+    headers = {"Quarterdeck-Client": _CLIENT, "User-Agent": _CLIENT, "Accept": JSON}
+    if key is not None:
+        headers["Authorization"] = f"Bearer {key}"
     if workspace_id is not None:
         headers["Service-Workspace"] = id_text("workspace_id", workspace_id)
     return Target(base_url.rstrip("/"), headers, parts.scheme == "http" and _is_loopback(host))
