@@ -24,8 +24,11 @@ from quarterdeck.connections.servers.model import ChangeMcpServerBody, CreateMcp
 from quarterdeck.core import ids
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.text_types import Line
+from quarterdeck.people import members
 from quarterdeck.runs.action_model import ResolveActionBody
+from quarterdeck.trusted_jobs.model import CreateTrustedJobBody
 from quarterdeck.workspaces.model import ChangeWorkspaceBody, SetRetention
+from tests.people import new_email
 from tests.session_files import add_archive_as_file
 from tests.unit import archives
 from tests.waiting_runs import approval, tool_result, waiting_run
@@ -52,10 +55,14 @@ _ONCE = {
     ("DELETE /v1/files/{file_id}", "file_id"): "file to delete",
     ("DELETE /v1/credentials/{credential_id}", "credential_id"): "credential to delete",
     ("DELETE /v1/webhooks/{webhook_id}", "webhook_id"): "webhook to delete",
+    ("DELETE /v1/members/{member_id}", "member_id"): "member to remove",
+    ("DELETE /v1/invitations/{invitation_id}", "invitation_id"): "invitation to withdraw",
+    ("DELETE /v1/trusted-jobs/{trusted_job_id}", "trusted_job_id"): "trusted job to delete",
     ("POST /v1/api-keys/{api_key_id}/rotate", "api_key_id"): "key to rotate",
     ("POST /v1/runs/{run_id}/retry", "run_id"): "run to retry",
     ("POST /v1/actions/{action_id}/resolve", "action_id"): "action to resolve",
 }
+_TRUSTED_JOB = {"name": "x", "issuer": "https://example.com", "claims": {"sub": "x"}}
 _DISCARD = "DELETE /v1/sessions/{session_id}/inputs/{input_id}"
 
 
@@ -126,6 +133,12 @@ async def create_records(world: World) -> Records:
             "session to delete": [await world.new_session() for _ in range(30)],
             "mcp_server_id": [await world.new_mcp_server() for _ in range(3)],
             "MCP server to delete": [await world.new_mcp_server() for _ in range(30)],
+            "member_id": [await _member_id(world) for _ in range(3)],
+            "member to remove": [await _member_id(world) for _ in range(30)],
+            "invitation_id": [await _invitation_id(world) for _ in range(3)],
+            "invitation to withdraw": [await _invitation_id(world) for _ in range(30)],
+            "trusted_job_id": [await _trusted_job_id(world, skills[0]) for _ in range(3)],
+            "trusted job to delete": [await _trusted_job_id(world, skills[0]) for _ in range(30)],
             "skill to delete": [await world.new_skill() for _ in range(30)],
             "key to rotate": [str((await world.new_key_record(EVERY_PERMISSION))[1]) for _ in range(30)],
             "run to retry": [await _cancelled_run(world) for _ in range(30)],
@@ -155,6 +168,21 @@ async def create_records(world: World) -> Records:
 async def _owner_id(world: World) -> str:
     ((owner_id,),) = await world.fetch("SELECT owner_id FROM workspaces WHERE id = %s", world.workspace_id)
     return str(owner_id)
+
+
+async def _member_id(world: World) -> str:
+    async with await world.connect() as connection:
+        return str(await members.add_by_operator(connection, world.workspace_id, new_email()))
+
+
+async def _invitation_id(world: World) -> str:
+    created: str = (await world.post("/v1/invitations", {"email": new_email()})).json()["id"]
+    return created
+
+
+async def _trusted_job_id(world: World, skill_id: str) -> str:
+    created: str = (await world.post(f"/v1/skills/{skill_id}/trusted-jobs", _TRUSTED_JOB)).json()["id"]
+    return created
 
 
 async def _cancelled_run(world: World) -> str:
@@ -197,6 +225,7 @@ def use_real_values(schema: schemathesis.BaseSchema, records: Records) -> None:
         _set_session_agent(case, records)
         _set_webhook(case, records)
         _set_mcp_server(case)
+        _set_trusted_job(case)
         _set_credential(case)
         _set_answer(case)
         _set_days(case)
@@ -282,9 +311,10 @@ def _with_integers(value: Any) -> Any:
 
 
 def _set_member_cursor(case: Case[Any], records: Records) -> None:
-    """A page of members begins behind a person."""
-    if case.operation.path == "/v1/members" and str(case.query.get("after")).lower() in records.by_parameter["after"]:
-        case.query["after"] = records.by_parameter["user_id"][0]
+    """A page of members begins behind a person, one of invitations behind an invitation."""
+    name = {"/v1/members": "user_id", "/v1/invitations": "invitation_id"}.get(case.operation.path)
+    if name is not None and str(case.query.get("after")).lower() in records.by_parameter["after"]:
+        case.query["after"] = records.by_parameter[name][0]
 
 
 def _set_skill_cursor(case: Case[Any], records: Records) -> None:
@@ -446,6 +476,17 @@ def _set_webhook(case: Case[Any], records: Records) -> None:
     webhooks, deliveries = records.by_parameter["webhook_id"], records.by_parameter["delivery_id"]
     if str((case.path_parameters or {}).get("delivery_id")).lower() in deliveries and webhook_id in webhooks:
         case.path_parameters["delivery_id"] = deliveries[webhooks.index(webhook_id)]
+
+
+def _set_trusted_job(case: Case[Any]) -> None:
+    """What the schema cannot say: an address that is public, and claims that tell jobs apart."""
+    if not case.operation.path.endswith("/trusted-jobs") or not isinstance(case.body, dict):
+        return
+    try:
+        msgspec.convert(case.body, CreateTrustedJobBody)
+    except msgspec.ValidationError:
+        return
+    case.body = case.body | _TRUSTED_JOB
 
 
 def _set_mcp_server(case: Case[Any]) -> None:

@@ -271,7 +271,7 @@ async def test_who_may_raise_a_limit(world: World, scope: LimitScope) -> None:
     more = {"decision": "raise", "max_tokens": 500}
     token = await world.new_token(session_id, may_resolve=True)
     assert error_of(await resolve(world, action_id, more, key=token)) == FORBIDDEN
-    key = await world.new_key(Permission.SESSION_MANAGE)
+    key = await world.new_key(Permission.ACTION_RESOLVE)
     answer = await resolve(world, action_id, more, key=key)
     assert answer.status_code == (403 if scope is LimitScope.DAY else 200)
     assert (await resolve(world, action_id, more)).status_code == 200

@@ -65,6 +65,9 @@ class Objects(Struct, frozen=True):
             "session_id": await world.new_session(),
             "mcp_server_id": await world.new_mcp_server(),
             "skill_id": await world.new_skill(),
+            **await _member_ids(world),
+            **await _invitation_ids(world),
+            **await _trusted_job_ids(world),
         }
         return cls(ids, doomed)
 

@@ -146,13 +146,15 @@ def _assert_coverage(explored: Explored) -> None:
     assert explored.checks == {*CHECKS.get_all_names(), "max_response_time"}
     for operation in OPERATIONS:
         label = f"{operation.method} {operation.path}"
-        for status in (operation.success_status, 400):
+        # The others have tests of their own, with people: what they are told here is unknown or from another site.
+        is_for_keys = not operation.public and not operation.personal
+        for status in (operation.success_status, 400) if is_for_keys else (400,):
             assert explored.count(phase="COVERAGE", label=label, status=status) >= 1, (label, status)
             if explored.count(phase="FUZZING", label=label, status=status) == 0:
                 never_fuzzed.append((label, status))
         assert explored.count(phase="FUZZING", label=label) >= FUZZED_CASES, label
         # Without a credential, and with a wrong one.
-        assert explored.count(label=label, status=401) >= 2, label
+        assert operation.public or explored.count(label=label, status=401) >= 2, label
         if operation.path_ids and explored.count(label=label, status=404) == 0:
             never_absent.append(label)
     # One id in eight is unknown, so some operations get none in few cases. `test_callers.py` tests the 404 of each.

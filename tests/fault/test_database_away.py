@@ -15,8 +15,10 @@ import psycopg
 import pytest
 
 from quarterdeck.api.routes import OPERATIONS
+from quarterdeck.core.actors import Role
 from tests.contract.test_callers import Objects, request
 from tests.fault.postgres import LossyLine, Postgres, own_postgres
+from tests.people import Person
 from tests.workers import eventually, held_up, started, working
 from tests.world import Server, World, bundle, error_of, serving
 
@@ -71,6 +73,10 @@ async def far(far_api: Server, postgres: Postgres) -> AsyncIterator[World]:
         yield await World.create(postgres.url, http)
 
 
+# Those of people are for people.
+SHARED = [operation for operation in OPERATIONS if not operation.public and not operation.personal]
+
+
 async def all_operations(world: World, objects: Objects) -> dict[str, httpx.Response]:
     """Each once, at the same time, and the answers by name."""
     workspace = str(world.workspace_id)
@@ -83,10 +89,10 @@ async def all_operations(world: World, objects: Objects) -> dict[str, httpx.Resp
             workspace,
             is_prepared=True,
         )
-        for operation in OPERATIONS
+        for operation in SHARED
     )
     answers = await asyncio.gather(*calls)
-    return {operation.name: answer for operation, answer in zip(OPERATIONS, answers, strict=True)}
+    return {operation.name: answer for operation, answer in zip(SHARED, answers, strict=True)}
 
 
 async def assert_all_away(world: World, objects: Objects) -> None:
@@ -106,6 +112,7 @@ DONE_BEFORE = {
     **dict.fromkeys(("create_agent", "create_credential", "create_mcp_server", "create_skill"), 409),
     "rotate_api_key": 409,
     "retry_run": 409,
+    "withdraw_invitation": 409,
     # Its run was cancelled by another of these operations.
     "resolve_action": 409,
 }
@@ -117,7 +124,7 @@ async def assert_all_well(world: World, objects: Objects) -> None:
         answers = await all_operations(world, objects)
         wrong = {
             operation.name: answers[operation.name].text
-            for operation in OPERATIONS
+            for operation in SHARED
             if answers[operation.name].status_code not in (operation.success_status, DONE_BEFORE.get(operation.name))
         }
         if not wrong:
@@ -139,12 +146,17 @@ async def texts_of(world: World) -> Counter[str]:
 
 async def test_stopped_database_is_503_until_it_starts_again(here: World, postgres: Postgres) -> None:
     objects = await Objects.make(here)
+    person = await Person.join(here, Role.MEMBER)
     postgres.stop()
     try:
         await assert_all_away(here, objects)
+        assert error_of(await person.get("/v1/profile")) == AWAY
+        assert error_of(await person.sign_in(person.email)) == AWAY
     finally:
         postgres.start()
     await assert_all_well(here, objects)
+    assert (await person.get("/v1/profile")).status_code == 200
+    assert (await person.sign_in(person.email)).status_code == 200
 
 
 async def test_an_api_that_starts_before_its_database_serves_once_it_is_there(

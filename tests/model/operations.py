@@ -36,7 +36,7 @@ OPERATIONS = {
     "cancel_run": Operation("POST", "/v1/runs/{}/cancel", 200, "session.manage", "run"),
     "list_actions": Operation("GET", "/v1/actions", 200, "workspace.read", None),
     "get_action": Operation("GET", "/v1/actions/{}", 200, "workspace.read", "action"),
-    "resolve_action": Operation("POST", "/v1/actions/{}/resolve", 200, "session.manage", "action"),
+    "resolve_action": Operation("POST", "/v1/actions/{}/resolve", 200, "action.resolve", "action"),
     "create_skill": Operation("POST", "/v1/skills", 201, "skill.manage", None),
     "get_skill": Operation("GET", "/v1/skills/{}", 200, "workspace.read", "skill"),
     "list_skills": Operation("GET", "/v1/skills", 200, "workspace.read", None),

@@ -8,9 +8,11 @@ PERMISSIONS = (
     "workspace.read",
     "key.manage",
     "session.manage",
+    "action.resolve",
     "skill.manage",
     "agent.manage",
     "credential.manage",
+    "member.manage",
 )
 # The body of a request or an answer.
 Json = dict[str, Any]

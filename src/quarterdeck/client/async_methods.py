@@ -279,13 +279,9 @@ class AsyncMethods(AsyncConnection):
 
     iter_trusted_jobs = async_iterator(list_trusted_jobs)
 
-    async def exchange_job_token(
-        self, *, trusted_job_id: Id, token: str, **options: Unpack[Options]
-    ) -> models.JobKeyBody:
+    async def exchange_job_token(self, *, trusted_job_id: Id, token: str) -> models.JobKeyBody:
         """Exchange the token of a trusted job."""
-        return await self._call(
-            operations.EXCHANGE_JOB_TOKEN, body={"trusted_job_id": trusted_job_id, "token": token}, **options
-        )
+        return await self._call(operations.EXCHANGE_JOB_TOKEN, body={"trusted_job_id": trusted_job_id, "token": token})
 
     async def delete_trusted_job(self, trusted_job_id: Id, **options: Unpack[IdempotentOptions]) -> None:
         """Trust a job no longer."""

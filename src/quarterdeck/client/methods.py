@@ -309,14 +309,10 @@ class Methods(Connection):
 
     iter_trusted_jobs = iterator(list_trusted_jobs)
 
-    def exchange_job_token(
-        self, *, trusted_job_id: Id, token: str, **options: Unpack[Options]
-    ) -> models.JobKeyBody:
+    def exchange_job_token(self, *, trusted_job_id: Id, token: str) -> models.JobKeyBody:
         """Exchange the token of a trusted job. For a key that may push versions of the skill of the job, and expires
         in ten minutes by default. The audience of the token has to be the ID of the trusted job."""
-        return self._call(
-            operations.EXCHANGE_JOB_TOKEN, body={"trusted_job_id": trusted_job_id, "token": token}, **options
-        )
+        return self._call(operations.EXCHANGE_JOB_TOKEN, body={"trusted_job_id": trusted_job_id, "token": token})
 
     def delete_trusted_job(self, trusted_job_id: Id, **options: Unpack[IdempotentOptions]) -> None:
         """Trust a job no longer. Its keys end at once."""
