@@ -54,7 +54,7 @@ async def test_a_former_member_cannot_sign_in(world: World) -> None:
     assert error_of(answer) == (401, "unauthorized")
 
 
-@pytest.mark.parametrize("origin", [None, "http://evil.example", "null", "http://127.0.0.1:1"])
+@pytest.mark.parametrize("origin", [None, "http://evil.example", "null", "http://127.0.0.1:1", "http://[", "http://"])
 async def test_another_site_cannot_sign_a_browser_in(world: World, origin: str | None) -> None:
     ann = await Person.join(world, Role.MEMBER)
     headers = {} if origin is None else {"Origin": origin}
@@ -146,6 +146,12 @@ async def test_tries_are_limited_for_an_address(world: World) -> None:
 
 
 async def test_bad_bodies(world: World) -> None:
-    bodies: list[Any] = [{}, {"email": 1, "password": "x"}, {"email": "x@y", "password": "x" * 1001}, []]
+    bodies: list[Any] = [
+        {},
+        {"email": 1, "password": "x"},
+        {"email": "x@y", "password": "x" * 1001},
+        {"email": "x\0@y", "password": "x"},
+        [],
+    ]
     for body in bodies:
         assert error_of(await Browser(world).post("/v1/sign-in", body)) == (400, "invalid_request")
