@@ -141,8 +141,8 @@ def _own_people() -> Iterator[StoreCall]:
     yield lambda c, a, b: people.lock_code(c, a.code_hash)
     yield lambda c, a, b: people.answer_code(c, a.device_code, a.user, is_approved=True)
     yield lambda c, a, b: people.collect_code(c, a.device_code)
-    yield lambda c, a, b: people.count_try(c, b"x", 1.0)
-    yield lambda c, a, b: people.forget_tries(c, b"x")
+    yield lambda c, a, b: people.count_try(c, "x", 1.0)
+    yield lambda c, a, b: people.forget_tries(c, "x")
 
 
 def _own_rows() -> Iterator[StoreCall]:

@@ -383,20 +383,23 @@ async def collect_code(connection: Connection, code_id: UUID) -> None:
 
 # Tries.
 
-_COUNT_TRY = """
-INSERT INTO sign_in_tries AS t (subject, tries) VALUES (%(subject)s, 1)
+# Hashed: people type passwords into the wrong field. lower(), as accounts are found: Python's differs for some letters,
+# so that an account could be tried in many spellings.
+_SUBJECT = "sha256(convert_to(lower(%(subject)s), 'UTF8'))"
+_COUNT_TRY = f"""
+INSERT INTO sign_in_tries AS t (subject, tries) VALUES ({_SUBJECT}, 1)
 ON CONFLICT (subject) DO UPDATE SET
     tries = CASE WHEN t.began_at <= clock_timestamp() - make_interval(secs => %(window)s) THEN 1 ELSE t.tries + 1 END,
     began_at = CASE
         WHEN t.began_at <= clock_timestamp() - make_interval(secs => %(window)s) THEN clock_timestamp() ELSE t.began_at
     END
 RETURNING tries, extract(epoch FROM began_at - clock_timestamp())::float8 + %(window)s
-"""
-_FORGET_TRIES = "DELETE FROM sign_in_tries WHERE subject = %s"
+"""  # noqa: S608  built from constants
+_FORGET_TRIES = f"DELETE FROM sign_in_tries WHERE subject = {_SUBJECT}"  # noqa: S608
 _DELETE_TRIES = "DELETE FROM sign_in_tries WHERE began_at < clock_timestamp() - make_interval(secs => %s)"
 
 
-async def count_try(connection: Connection, subject: bytes, window_seconds: float) -> tuple[int, float]:
+async def count_try(connection: Connection, subject: str, window_seconds: float) -> tuple[int, float]:
     """The number of tries in this window, and the seconds until it ends."""
     values = {"subject": subject, "window": window_seconds}
     row = await (await connection.execute(_COUNT_TRY, values)).fetchone()
@@ -404,8 +407,8 @@ async def count_try(connection: Connection, subject: bytes, window_seconds: floa
     return row[0], row[1]
 
 
-async def forget_tries(connection: Connection, subject: bytes) -> None:
-    await connection.execute(_FORGET_TRIES, (subject,))
+async def forget_tries(connection: Connection, subject: str) -> None:
+    await connection.execute(_FORGET_TRIES, {"subject": subject})
 
 
 async def delete_expired(connection: Connection, window_seconds: float) -> int:

@@ -59,7 +59,7 @@ CREATE TABLE device_codes (
 );
 CREATE INDEX device_codes_expires ON device_codes (expires_at);
 
--- Tries of passwords and of other things that can be guessed, by account and by address: see people/tries.py.
+-- Tries of passwords and of other things that can be guessed, by account and by address: see people/passwords.py.
 CREATE TABLE sign_in_tries (
     subject bytea PRIMARY KEY,
     tries integer NOT NULL,
