@@ -40,6 +40,25 @@ async def test_a_new_password_signs_out_other_devices(world: World) -> None:
     assert (await other.sign_in(ann.email, "a new pass phrase")).status_code == 200
 
 
+async def test_tries_of_others_do_not_keep_a_person_from_changing_the_password(world: World) -> None:
+    ann = await Person.join(world, Role.MEMBER)
+    insert = "INSERT INTO sign_in_tries (subject, tries) VALUES (sha256(%s::text::bytea), 20)"
+    await world.execute(insert, f"account:{ann.email}")
+    body = {"current_password": PASSWORD, "new_password": "a new pass phrase"}
+    assert (await ann.post("/v1/profile/password", body)).status_code == 200
+    await world.execute(insert, f"account:{await ann.id()}")
+    assert error_of(await ann.post("/v1/profile/password", body)) == (429, "too_many_requests")
+
+
+async def test_no_hash_of_a_password_but_the_slow_one_is_stored(world: World) -> None:
+    """The fingerprint of a receipt is a fast hash of the whole body."""
+    ann = await Person.join(world, Role.MEMBER)
+    body = {"current_password": PASSWORD, "new_password": "a new pass phrase"}
+    answer = await ann.request("POST", "/v1/profile/password", body, **{"Idempotency-Key": ann.email})
+    assert answer.status_code == 200
+    assert await world.fetch("SELECT FROM receipts WHERE key = %s", ann.email) == []
+
+
 async def test_devices_are_listed_and_signed_out(world: World) -> None:
     ann, bob = await Person.join(world, Role.MEMBER), await Person.join(world, Role.MEMBER)
     other = Browser(world)

@@ -59,16 +59,17 @@ class Tries:
         self._database = database
         self._settings = settings
 
-    async def count(self, address: str | None, email: str | None = None) -> None:
-        """Raises if there were too many. What is counted says nothing about which accounts exist."""
+    async def count(self, address: str | None, account: str | None = None) -> None:
+        """Raises if there were too many. What is counted says nothing about which accounts exist. `account`: its email
+        address, or another name under which tries of a different kind are counted."""
         if address is not None:
             await self._count("address", client_network(address), self._settings.tries_per_address)
-        if email is not None:
-            await self._count("account", email, self._settings.tries_per_account)
+        if account is not None:
+            await self._count("account", account, self._settings.tries_per_account)
 
-    async def forget(self, email: str) -> None:
+    async def forget(self, account: str) -> None:
         """After a right password."""
-        await self._database.transaction(store.forget_tries, _subject("account", email), repeatable=True)
+        await self._database.transaction(store.forget_tries, _subject("account", account), repeatable=True)
 
     async def _count(self, kind: str, value: str, limit: int) -> None:
         window_seconds = self._settings.tries_window_seconds

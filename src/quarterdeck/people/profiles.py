@@ -83,10 +83,11 @@ async def change_password(
     account = errors.existing(await database.read(store.account, user_id), "profile")
     address = call.origin.address
     if account.password_hash is not None:
-        await sign_ins.tries.count(address, account.email)
+        # Not by the email address: whoever knows it could keep the person from changing the password.
+        await sign_ins.tries.count(address, str(user_id))
         if not await sign_ins.passwords.is_right(address, body.current_password or "", account.password_hash):
             raise errors.invalid(errors.WRONG_PASSWORD)
-        await sign_ins.tries.forget(account.email)
+        await sign_ins.tries.forget(str(user_id))
     new_hash = await sign_ins.passwords.hash(address, body.new_password)
 
     async def effect(connection: Connection, principal: Principal, _: UUID, __: ChangePasswordBody) -> Made:
