@@ -137,6 +137,20 @@ async def test_denied_and_expired_codes(world: World) -> None:
         assert error_of(answer) == (404, "not_found")
 
 
+async def test_an_approval_ends_with_the_device_that_gave_it(world: World) -> None:
+    """Else somebody with a stolen cookie would have a way back in."""
+    new_password = {"current_password": PASSWORD, "new_password": "a new pass phrase"}
+    for path, body in (("/v1/devices/end-all", None), ("/v1/profile/password", new_password), ("/v1/sign-out", None)):
+        ann, thief, terminal = await Person.join(world, Role.MEMBER), Browser(world), Browser(world)
+        await thief.sign_in(ann.email)
+        codes = (await terminal.post("/v1/device-codes", {"device_name": "x"})).json()
+        answer = {"user_code": codes["user_code"], "approve": True}
+        assert (await thief.post("/v1/device-codes/answer", answer)).status_code == 200
+        assert (await (thief if path == "/v1/sign-out" else ann).post(path, body)).status_code in (200, 204)
+        redeemed = await terminal.post("/v1/device-codes/redeem", {"device_code": codes["device_code"]})
+        assert error_of(redeemed) == (404, "not_found"), path
+
+
 async def test_a_key_cannot_approve_a_code(world: World) -> None:
     codes = (await Browser(world).post("/v1/device-codes", {"device_name": "x"})).json()
     body = {"user_code": codes["user_code"]}

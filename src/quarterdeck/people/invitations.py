@@ -29,7 +29,7 @@ from quarterdeck.people.model import (
     InvitationTokenBody,
     ProfileBody,
 )
-from quarterdeck.people.profiles import end_devices, profile_of
+from quarterdeck.people.profiles import end_all_but, profile_of
 from quarterdeck.people.sign_in import SignedIn, SignIns
 from quarterdeck.people.store import Account, Invitation
 
@@ -286,7 +286,7 @@ async def _recover(connection: Connection, invitation: Invitation, body: AcceptI
     if body.email is not None and not await store.set_email(connection, account.user_id, body.email):
         raise errors.conflict(errors.EMAIL_TAKEN)
     # Whoever has found out the old password is out.
-    await end_devices(connection, account.user_id, await store.valid_devices(connection, account.user_id))
+    await end_all_but(connection, account.user_id, None)
     return account
 
 

@@ -288,9 +288,15 @@ VALUES (%s, %s, %s, %s, %s, %s, %s, clock_timestamp() + make_interval(secs => %s
 RETURNING expires_at
 """
 _VALID_DEVICES = "SELECT id FROM devices WHERE user_id = %s AND ended_at IS NULL AND expires_at > clock_timestamp()"
+_USER_OF_DEVICE = "SELECT user_id FROM devices WHERE id = %s AND ended_at IS NULL AND expires_at > clock_timestamp()"
 _END_DEVICES = """
 UPDATE devices SET ended_at = clock_timestamp() WHERE user_id = %s AND id = ANY (%s) AND ended_at IS NULL
 """
+
+
+async def user_of_device(connection: Connection, device_id: UUID) -> UUID | None:
+    """None: the device was signed out."""
+    return await fetch_value(connection, _USER_OF_DEVICE, (device_id,))
 
 
 async def device(connection: Connection, user_id: UUID, device_id: UUID) -> DeviceBody | None:
@@ -373,8 +379,8 @@ async def lock_code(connection: Connection, secret_hash: bytes) -> DeviceCode | 
     return await fetch_record(connection, DeviceCode, _LOCK_CODE, (secret_hash,))
 
 
-async def answer_code(connection: Connection, code_id: UUID, user_id: UUID, *, is_approved: bool) -> None:
-    await connection.execute(_ANSWER_CODE, (user_id, is_approved, code_id))
+async def answer_code(connection: Connection, code_id: UUID, device_id: UUID, *, is_approved: bool) -> None:
+    await connection.execute(_ANSWER_CODE, (device_id, is_approved, code_id))
 
 
 async def collect_code(connection: Connection, code_id: UUID) -> None:

@@ -51,8 +51,8 @@ CREATE TABLE device_codes (
     name text NOT NULL,
     address text,
     expires_at timestamptz NOT NULL,
-    -- NULL: nobody has answered.
-    answered_by uuid REFERENCES users,
+    -- The device of the person. An approval ends with it. NULL: nobody has answered.
+    answered_by uuid REFERENCES devices,
     is_approved boolean,
     collected_at timestamptz,
     CHECK ((answered_by IS NULL) = (is_approved IS NULL))
