@@ -211,6 +211,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "people/store _NAME_ACCOUNT",
         "people/store _SET_EMAIL",
         "people/store _SET_PASSWORD",
+        "people/store _END_LINKS",
         "people/store _MEMBERSHIPS",
         "people/store _WORKSPACES_OF_USER",
         "people/store _VALID_DEVICES",

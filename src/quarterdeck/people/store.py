@@ -53,6 +53,10 @@ UPDATE users SET email = %(email)s WHERE id = %(id)s
 AND NOT EXISTS (SELECT FROM users other WHERE lower(other.email) = lower(%(email)s) AND other.id <> %(id)s)
 """
 _SET_PASSWORD = "UPDATE users SET password_hash = %s WHERE id = %s"
+_END_LINKS = """
+UPDATE invitations SET withdrawn_at = clock_timestamp()
+WHERE user_id = %s AND accepted_at IS NULL AND withdrawn_at IS NULL
+"""
 
 
 async def account(connection: Connection, user_id: UUID) -> Account | None:
@@ -88,7 +92,9 @@ async def set_email(connection: Connection, user_id: UUID, email: str) -> bool:
 
 
 async def set_password(connection: Connection, user_id: UUID, password_hash: str) -> None:
+    """Ends the open links of the operator into the account: an older one may be in the wrong hands."""
     await connection.execute(_SET_PASSWORD, (password_hash, user_id))
+    await connection.execute(_END_LINKS, (user_id,))
 
 
 # Members. Changes to the members of a workspace are serialised by the lock of its row.

@@ -42,6 +42,9 @@ CREATE TABLE invitations (
     CHECK (accepted_at IS NULL OR withdrawn_at IS NULL)
 );
 CREATE UNIQUE INDEX invitations_page ON invitations (workspace_id, id);
+-- Links into an account that a new password ends.
+CREATE INDEX invitations_user ON invitations (user_id)
+WHERE user_id IS NOT NULL AND accepted_at IS NULL AND withdrawn_at IS NULL;
 
 -- `qd login`: it shows a code, the browser of a person who has signed in approves it, and `qd` collects a credential.
 CREATE TABLE device_codes (
