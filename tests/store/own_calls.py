@@ -99,6 +99,7 @@ def _own_credentials() -> Iterator[StoreCall]:
     by_token = Principal(a.workspace, a.key, a.user, Role.OWNER, a.session, frozenset(), None, a.session, a.token)
     by_device = Principal(a.workspace, None, a.user, Role.OWNER, a.device, frozenset(), None, device_id=a.device)
     yield lambda c, a, b: access.find_principals(c, [key, token, device])
+    yield lambda c, a, b: access.lock_workspace(c, device)
     yield lambda c, a, b: access.hold(c, key, exclusive=False)
     yield lambda c, a, b: access.hold(c, key, exclusive=True)
     yield lambda c, a, b: access.hold(c, token, exclusive=False)

@@ -27,6 +27,7 @@ NAMES = {constant.text: constant.name for constant in ALL if not constant.is_for
 AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
     "the presented credential, found by its hash": (
         "auth/store _FIND",
+        "auth/store _LOCK_WORKSPACE",
         "auth/store _HOLD_API_KEY",
         "auth/store _HOLD_SESSION_TOKEN",
         "auth/store _HOLD_API_KEY_EXCLUSIVELY",

@@ -58,8 +58,6 @@ async def list_members(access: Access, call: Call[None], request: PageRequest) -
 )
 async def change_member(changes: Changes, call: Call[ChangeMemberBody], member_id: UUID) -> Answer[MemberBody]:
     async def effect(connection: Connection, principal: Principal, member: MemberBody, body: ChangeMemberBody) -> Made:
-        await store.lock_workspace(connection, principal.workspace_id)
-        member = await _current(connection, principal.workspace_id, member_id)
         rules.check_may_change(principal.role, member.role)
         rules.check_may_give(principal.role, body.role)
         changed = await set_role(connection, principal.workspace_id, member_id, body.role)
@@ -67,7 +65,8 @@ async def change_member(changes: Changes, call: Call[ChangeMemberBody], member_i
         detail = {"email": member.user.primary_email, "role": body.role, "before": member.role}
         return Made.plain(after, member_id, _name(member), changed, **detail)
 
-    return await changes.perform(call, _visible_member(call, member_id), ObjectType.MEMBER, effect, hold=Hold.EXCLUSIVE)
+    lookup = _visible_member(call, member_id)
+    return await changes.perform(call, lookup, ObjectType.MEMBER, effect, hold=Hold.EXCLUSIVE, locks_workspace=True)
 
 
 @operation(
@@ -80,13 +79,12 @@ async def change_member(changes: Changes, call: Call[ChangeMemberBody], member_i
 )
 async def remove_member(changes: Changes, call: Call[None], member_id: UUID) -> Answer[None]:
     async def effect(connection: Connection, principal: Principal, member: MemberBody, _: None) -> Made:
-        await store.lock_workspace(connection, principal.workspace_id)
-        member = await _current(connection, principal.workspace_id, member_id)
         rules.check_may_change(principal.role, member.role)
         await _end(connection, call, principal, member_id)
         return Made.plain(None, member_id, _name(member), True, email=member.user.primary_email)
 
-    return await changes.perform(call, _visible_member(call, member_id), ObjectType.MEMBER, effect, hold=Hold.EXCLUSIVE)
+    lookup = _visible_member(call, member_id)
+    return await changes.perform(call, lookup, ObjectType.MEMBER, effect, hold=Hold.EXCLUSIVE, locks_workspace=True)
 
 
 @operation(
@@ -103,12 +101,11 @@ async def leave_workspace(changes: Changes, call: Call[None]) -> Answer[None]:
         return await own_person("workspace")(connection, principal)
 
     async def effect(connection: Connection, principal: Principal, user_id: UUID, _: None) -> Made:
-        await store.lock_workspace(connection, principal.workspace_id)
         member = await _current(connection, principal.workspace_id, user_id)
         await _end(connection, call, principal, user_id)
         return Made.plain(None, user_id, _name(member), True, email=member.user.primary_email)
 
-    return await changes.perform(call, lookup, ObjectType.MEMBER, effect, hold=Hold.EXCLUSIVE)
+    return await changes.perform(call, lookup, ObjectType.MEMBER, effect, hold=Hold.EXCLUSIVE, locks_workspace=True)
 
 
 # For changes by others, who hold the lock of the workspace.
