@@ -5,7 +5,7 @@ from typing import Any
 
 from quarterdeck.core.actors import Permission, Role
 from quarterdeck.people import members
-from tests.people import Browser, Person, answer_after
+from tests.people import Browser, Person, answer_after, new_email
 from tests.world import World, error_of
 
 
@@ -73,6 +73,18 @@ async def test_only_owners_deal_with_owners(world: World) -> None:
         assert error_of(await admin.request(method, path, body)) == (403, "forbidden"), path
     assert (await owner.request("PATCH", f"/v1/members/{await ann.id()}", {"role": "owner"})).status_code == 200
     assert (await owner.request("DELETE", f"/v1/members/{await ann.id()}")).status_code == 204
+
+
+async def test_a_key_gives_no_role_beyond_its_permissions(world: World) -> None:
+    """Else its holder could invite themselves and do all that its owner may."""
+    ann = f"/v1/members/{await (await Person.join(world, Role.VIEWER)).id()}"
+    narrow = await world.new_key(Permission.MEMBER_MANAGE, Permission.WORKSPACE_READ)
+    wide = await world.new_key(*(one for one in Permission if one is not Permission.CREDENTIAL_MANAGE))
+    for key, allowed in ((narrow, {Role.VIEWER}), (wide, {Role.VIEWER, Role.MEMBER}), (world.key, set(Role))):
+        for role in Role:
+            invited = await world.post("/v1/invitations", {"email": new_email(), "role": role}, key=key)
+            changed = await world.http.patch(ann, json={"role": role}, headers=world.headers(key))
+            assert (invited.status_code, changed.status_code) == ((201, 200) if role in allowed else (403, 403)), role
 
 
 async def test_members_and_viewers_manage_nobody(world: World) -> None:

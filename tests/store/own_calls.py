@@ -128,6 +128,7 @@ def _own_people() -> Iterator[StoreCall]:
     yield lambda c, a, b: people.set_password(c, a.user, "x")
     yield lambda c, a, b: people.workspaces_of_user(c, a.user)
     yield lambda c, a, b: people.memberships(c, a.user)
+    yield lambda c, a, b: people.permissions_of(c, Role.ADMIN)
     yield lambda c, a, b: people.add_member(c, a.workspace, a.user, Role.ADMIN)
     yield lambda c, a, b: people.add_invitation(c, a.workspace, email, Role.ADMIN, secret, a.user, 1.0)
     yield lambda c, a, b: people.add_account_link(c, a.user, email, secret, 1.0)

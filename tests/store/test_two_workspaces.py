@@ -215,6 +215,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "people/store _END_LINKS",
         "people/store _MEMBERSHIPS",
         "people/store _WORKSPACES_OF_USER",
+        "people/store _PERMISSIONS_OF",
         "people/store _VALID_DEVICES",
         "people/store _USER_OF_DEVICE",
         "people/store _ADD_DEVICE",

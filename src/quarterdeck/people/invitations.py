@@ -69,6 +69,8 @@ async def list_invitations(access: Access, call: Call[None], request: PageReques
     summary="Invite a person",
     description="Returns a token for a link. Quarterdeck sends no email: give the link to the person yourself.",
     permission=Permission.MEMBER_MANAGE,
+    # As has every role that can be given.
+    reads=True,
     created=True,
     success="The invitation, with its token, which is shown only once.",
     idempotent=True,
@@ -79,6 +81,7 @@ async def list_invitations(access: Access, call: Call[None], request: PageReques
             "The person would become an owner, and the caller is none.",
             "Ask an owner, or invite with another role.",
         ),
+        members.BEYOND_KEY,
         _MEMBER_ALREADY,
     ),
 )
@@ -88,7 +91,7 @@ async def create_invitation(
     async def effect(
         connection: Connection, principal: Principal, workspace_id: UUID, body: CreateInvitationBody
     ) -> Made:
-        rules.check_may_give(principal.role, body.role)
+        await members.check_may_give(connection, principal, body.role)
         found = await store.member_by_email(connection, workspace_id, body.email)
         if found is not None and found.ended_at is None:
             raise errors.conflict(errors.MEMBER_ALREADY)

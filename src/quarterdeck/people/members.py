@@ -29,6 +29,12 @@ _OWNERS_ONLY = ErrorCase(
     "The member is an owner, or would become one, and the caller is none.",
     "Ask an owner.",
 )
+BEYOND_KEY = ErrorCase(
+    "beyond_key",
+    rules.beyond_key(),
+    "The role has permissions that the calling key lacks.",
+    "Use a key with more permissions, or sign in.",
+)
 _LAST_OWNER = ErrorCase(
     "last_owner",
     errors.conflict(errors.LAST_OWNER),
@@ -52,14 +58,15 @@ async def list_members(access: Access, call: Call[None], request: PageRequest) -
     description="Takes effect immediately, also for the person's keys, session tokens and open event streams: they "
     "never allow more than the role.",
     permission=Permission.MEMBER_MANAGE,
+    reads=True,
     success="The member.",
     idempotent=True,
-    refusals=(_OWNERS_ONLY, _LAST_OWNER),
+    refusals=(_OWNERS_ONLY, BEYOND_KEY, _LAST_OWNER),
 )
 async def change_member(changes: Changes, call: Call[ChangeMemberBody], member_id: UUID) -> Answer[MemberBody]:
     async def effect(connection: Connection, principal: Principal, member: MemberBody, body: ChangeMemberBody) -> Made:
         rules.check_may_change(principal.role, member.role)
-        rules.check_may_give(principal.role, body.role)
+        await check_may_give(connection, principal, body.role)
         changed = await set_role(connection, principal.workspace_id, member_id, body.role)
         after = await _current(connection, principal.workspace_id, member_id)
         detail = {"email": member.user.primary_email, "role": body.role, "before": member.role}
@@ -106,6 +113,10 @@ async def leave_workspace(changes: Changes, call: Call[None]) -> Answer[None]:
         return Made.plain(None, user_id, _name(member), True, email=member.user.primary_email)
 
     return await changes.perform(call, lookup, ObjectType.MEMBER, effect, hold=Hold.EXCLUSIVE, locks_workspace=True)
+
+
+async def check_may_give(connection: Connection, principal: Principal, role: Role) -> None:
+    rules.check_may_give(principal, role, await store.permissions_of(connection, role))
 
 
 # For changes by others, who hold the lock of the workspace.
