@@ -1,5 +1,7 @@
 """People who sign in, as a browser does it: with a cookie, the header of our clients, and an Origin."""
 
+import asyncio
+from collections.abc import Coroutine
 from typing import Any, Self
 from uuid import uuid4
 
@@ -76,6 +78,21 @@ async def invite(world: World, email: str, role: Role) -> str:
         )
     assert isinstance(created.token, str)
     return created.token
+
+
+async def answer_after(
+    world: World, asked: Coroutine[Any, Any, httpx.Response], change: str, *values: object
+) -> httpx.Response:
+    """The response to a request that waits for the lock of the workspace while the change is made and committed."""
+    waiting = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    async with await world.connect() as connection, connection.transaction():
+        await connection.execute("SELECT FROM workspaces WHERE id = %s FOR NO KEY UPDATE", (world.workspace_id,))
+        asking = asyncio.create_task(asked)
+        while not await world.fetch(f"{waiting} AND query LIKE '%%workspaces%%'"):
+            assert not asking.done(), asking.result().text
+            await asyncio.sleep(0.05)
+        await connection.execute(change.encode(), values)
+    return await asking
 
 
 def new_email() -> str:

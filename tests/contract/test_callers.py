@@ -34,6 +34,8 @@ BODIES: dict[str, Any] = {
     "push_agent_version": {},
     "create_mcp_server": {"name": "x", "url": "https://example.com/mcp"},
     "create_api_key": {"label": "x", "permissions": []},
+    "create_invitation": {"email": "x@example.com", "role": "viewer"},
+    "change_member": {"role": "viewer"},
     "submit_input": {"type": "input", "text": "x"},
     "create_webhook": {"url": "https://example.com/", "events": ["run.failed"]},
     "resolve_action": {"decision": "allow"},

@@ -7,7 +7,7 @@ import pytest
 
 from quarterdeck.core.setting_types import Networks
 from quarterdeck.http.request import client_address
-from tests.world import Server, World, clone_database, drop_database, serving
+from tests.world import TRIES_PER_ADDRESS, Server, World, clone_database, drop_database, serving
 
 PROXIES = Networks.parse("127.0.0.1, 10.0.0.0/8, 2001:db8:aaaa::/48")
 
@@ -112,3 +112,13 @@ async def test_address_from_a_trusted_proxy_is_in_the_audit_log(behind: World) -
 
 async def test_address_from_an_untrusted_client_is_not_in_the_audit_log(world: World) -> None:
     assert await audited(world) == "127.0.0.1"
+
+
+async def test_tries_of_an_ipv6_network_count_together(behind: World) -> None:
+    await behind.execute(
+        "INSERT INTO sign_in_tries (subject, tries) VALUES (sha256('address:2001:db8::/64'), %s)", TRIES_PER_ADDRESS
+    )
+    for address, status in (("2001:db8::5", 429), ("2001:db8:0:1::5", 404)):
+        headers = {"X-Forwarded-For": address}
+        answer = await behind.http.post("/v1/invitations/look-up", json={"token": "x"}, headers=headers)
+        assert answer.status_code == status

@@ -5,7 +5,7 @@ import asyncio
 from quarterdeck.core.actors import Role
 from quarterdeck.core.settings import KeySettings, SignInSettings
 from quarterdeck.people import invitations, members
-from tests.people import PASSWORD, Browser, Person, invite, new_email
+from tests.people import PASSWORD, Browser, Person, answer_after, invite, new_email
 from tests.world import World, error_of
 
 KEYS, SIGN_IN = KeySettings(environment="test"), SignInSettings()
@@ -152,6 +152,40 @@ async def test_the_operator_lets_an_owner_in_again(world: World) -> None:
     assert error_of(await owner.get("/v1/whoami")) == (401, "unauthorized"), "other devices are signed out"
     assert (await Browser(world).sign_in(new)).status_code == 401
     assert (await Browser(world).sign_in(new, "a new pass phrase")).status_code == 200
+
+
+async def test_whoever_is_removed_while_somebody_joins_lets_nobody_in(world: World) -> None:
+    ann = await Person.join(await World.create(world.database_url, world.http), Role.MEMBER)
+    for browser, path, body in (
+        (Browser(world), "/v1/invitations/accept", {"password": PASSWORD}),
+        (ann, "/v1/workspace/join", {}),
+    ):
+        admin, email = await Person.join(world, Role.ADMIN), new_email()
+        token = (await admin.post("/v1/invitations", {"email": email})).json()["token"]
+        answer = await answer_after(
+            world,
+            browser.post(path, {"token": token} | body),
+            "UPDATE members SET ended_at = now() WHERE user_id = %s",
+            await admin.id(),
+        )
+        assert error_of(answer) == (404, "not_found"), path
+
+
+async def test_a_new_password_ends_links_into_the_account(world: World) -> None:
+    ann, body = await Person.join(world, Role.MEMBER), {"current_password": PASSWORD, "new_password": "another one"}
+    async with await world.connect() as connection:
+        first, second, third = [await invitations.account_link(connection, KEYS, SIGN_IN, ann.email) for _ in range(3)]
+    accept = "/v1/invitations/accept"
+    answers = await asyncio.gather(
+        *(Browser(world).post(accept, {"token": token, "password": PASSWORD}) for token in (first, second))
+    )
+    assert sorted(answer.status_code for answer in answers) == [200, 404]
+    assert error_of(await Browser(world).post(accept, {"token": third, "password": PASSWORD})) == (404, "not_found")
+    await ann.sign_in(ann.email)
+    async with await world.connect() as connection:
+        fourth = await invitations.account_link(connection, KEYS, SIGN_IN, ann.email)
+    assert (await ann.post("/v1/profile/password", body)).status_code == 200
+    assert error_of(await Browser(world).post(accept, {"token": fourth, "password": PASSWORD})) == (404, "not_found")
 
 
 async def test_weak_passwords_and_wrong_bodies(world: World) -> None:

@@ -185,6 +185,7 @@ async def test_refusals(world: World, server: Server) -> None:
         ({"Origin": "http://attacker.example"}, False),
         ({"Origin": "http://localhost.attacker.example"}, False),
         ({"Origin": "null"}, False),
+        ({"Origin": "http://["}, False),
     ],
     ids=str,
 )

@@ -5,7 +5,7 @@ from typing import Any
 
 from quarterdeck.core.actors import Permission, Role
 from quarterdeck.people import members
-from tests.people import Browser, Person
+from tests.people import Browser, Person, answer_after, new_email
 from tests.world import World, error_of
 
 
@@ -75,6 +75,18 @@ async def test_only_owners_deal_with_owners(world: World) -> None:
     assert (await owner.request("DELETE", f"/v1/members/{await ann.id()}")).status_code == 204
 
 
+async def test_a_key_gives_no_role_beyond_its_permissions(world: World) -> None:
+    """Else its holder could invite themselves and do all that its owner may."""
+    ann = f"/v1/members/{await (await Person.join(world, Role.VIEWER)).id()}"
+    narrow = await world.new_key(Permission.MEMBER_MANAGE, Permission.WORKSPACE_READ)
+    wide = await world.new_key(*(one for one in Permission if one is not Permission.CREDENTIAL_MANAGE))
+    for key, allowed in ((narrow, {Role.VIEWER}), (wide, {Role.VIEWER, Role.MEMBER}), (world.key, set(Role))):
+        for role in Role:
+            invited = await world.post("/v1/invitations", {"email": new_email(), "role": role}, key=key)
+            changed = await world.http.patch(ann, json={"role": role}, headers=world.headers(key))
+            assert (invited.status_code, changed.status_code) == ((201, 200) if role in allowed else (403, 403)), role
+
+
 async def test_members_and_viewers_manage_nobody(world: World) -> None:
     target = await Person.join(world, Role.VIEWER)
     for role in (Role.MEMBER, Role.VIEWER):
@@ -123,6 +135,36 @@ async def test_two_owners_who_demote_each_other_leave_one(world: World) -> None:
         world.workspace_id,
     )
     assert left == 1
+
+
+async def test_a_role_that_was_lost_while_waiting_counts(world: World) -> None:
+    ann = f"/v1/members/{await (await Person.join(world, Role.VIEWER)).id()}"
+    for role in (Role.MEMBER, Role.ADMIN):
+        owner = await Person.join(world, Role.OWNER)
+        demote = f"UPDATE members SET role = '{role}' WHERE user_id = %s"
+        asked = owner.request("PATCH", ann, {"role": "owner"})
+        assert error_of(await answer_after(world, asked, demote, await owner.id())) == (403, "forbidden")
+    owner = await Person.join(world, Role.OWNER)
+    asked = owner.request("DELETE", ann)
+    demote = "UPDATE members SET role = 'member' WHERE user_id = %s"
+    assert error_of(await answer_after(world, asked, demote, await owner.id())) == (403, "forbidden")
+
+
+async def test_two_owners_who_remove_each_other_do_not_wait_for_each_other(world: World) -> None:
+    pair = [await Person.join(world, Role.OWNER) for _ in range(2)]
+    ids = [await person.id() for person in pair]
+    waiting = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    free = "SELECT pg_try_advisory_xact_lock(credential_lock(id)) FROM devices WHERE user_id = ANY (%s::uuid[])"
+    async with await world.connect() as connection, connection.transaction():
+        await connection.execute("SELECT FROM workspaces WHERE id = %s FOR NO KEY UPDATE", (world.workspace_id,))
+        asked = asyncio.gather(
+            *(one.request("DELETE", f"/v1/members/{other}") for one, other in zip(pair, reversed(ids), strict=True))
+        )
+        while len(await world.fetch(waiting)) < len(pair):
+            assert not asked.done()
+            await asyncio.sleep(0.05)
+        assert await world.fetch(free, ids) == [(True,), (True,)], "they would wait for these"
+    assert sorted(answer.status_code for answer in await asked) == [204, 401]
 
 
 async def test_removal_ends_keys_tokens_and_sign_ins(world: World) -> None:

@@ -40,6 +40,25 @@ async def test_a_new_password_signs_out_other_devices(world: World) -> None:
     assert (await other.sign_in(ann.email, "a new pass phrase")).status_code == 200
 
 
+async def test_tries_of_others_do_not_keep_a_person_from_changing_the_password(world: World) -> None:
+    ann = await Person.join(world, Role.MEMBER)
+    insert = "INSERT INTO sign_in_tries (subject, tries) VALUES (sha256(%s::text::bytea), 20)"
+    await world.execute(insert, f"account:{ann.email}")
+    body = {"current_password": PASSWORD, "new_password": "a new pass phrase"}
+    assert (await ann.post("/v1/profile/password", body)).status_code == 200
+    await world.execute(insert, f"account:{await ann.id()}")
+    assert error_of(await ann.post("/v1/profile/password", body)) == (429, "too_many_requests")
+
+
+async def test_no_hash_of_a_password_but_the_slow_one_is_stored(world: World) -> None:
+    """The fingerprint of a receipt is a fast hash of the whole body."""
+    ann = await Person.join(world, Role.MEMBER)
+    body = {"current_password": PASSWORD, "new_password": "a new pass phrase"}
+    answer = await ann.request("POST", "/v1/profile/password", body, **{"Idempotency-Key": ann.email})
+    assert answer.status_code == 200
+    assert await world.fetch("SELECT FROM receipts WHERE key = %s", ann.email) == []
+
+
 async def test_devices_are_listed_and_signed_out(world: World) -> None:
     ann, bob = await Person.join(world, Role.MEMBER), await Person.join(world, Role.MEMBER)
     other = Browser(world)
@@ -116,6 +135,20 @@ async def test_denied_and_expired_codes(world: World) -> None:
     for code in (late["device_code"], world.key, "x"):
         answer = await terminal.post("/v1/device-codes/redeem", {"device_code": code})
         assert error_of(answer) == (404, "not_found")
+
+
+async def test_an_approval_ends_with_the_device_that_gave_it(world: World) -> None:
+    """Else somebody with a stolen cookie would have a way back in."""
+    new_password = {"current_password": PASSWORD, "new_password": "a new pass phrase"}
+    for path, body in (("/v1/devices/end-all", None), ("/v1/profile/password", new_password), ("/v1/sign-out", None)):
+        ann, thief, terminal = await Person.join(world, Role.MEMBER), Browser(world), Browser(world)
+        await thief.sign_in(ann.email)
+        codes = (await terminal.post("/v1/device-codes", {"device_name": "x"})).json()
+        answer = {"user_code": codes["user_code"], "approve": True}
+        assert (await thief.post("/v1/device-codes/answer", answer)).status_code == 200
+        assert (await (thief if path == "/v1/sign-out" else ann).post(path, body)).status_code in (200, 204)
+        redeemed = await terminal.post("/v1/device-codes/redeem", {"device_code": codes["device_code"]})
+        assert error_of(redeemed) == (404, "not_found"), path
 
 
 async def test_a_key_cannot_approve_a_code(world: World) -> None:

@@ -15,9 +15,11 @@ import pytest
 
 from quarterdeck.auth.rate_limits import Rate
 from quarterdeck.auth.redis_rate_limits import RedisBackend
-from quarterdeck.core.actors import CredentialKind, Permission
+from quarterdeck.core.actors import CredentialKind, Permission, Role
 from quarterdeck.core.secrets import mint
+from quarterdeck.people import members
 from tests.cli.command import qd
+from tests.people import Person
 from tests.sse import reading
 from tests.valkey import Valkey, valkey_running
 from tests.world import Server, World, bundle, clone_database, drop_database, error_of, serving
@@ -166,6 +168,22 @@ async def test_request_refused_by_one_limit_is_not_charged_to_the_other(
         assert "workspace" in by_workspace.json()["error"]["message"]
         other = await World.create(world.database_url, world.http)
         assert (await other.list_keys()).status_code == 200
+
+
+async def test_a_former_member_takes_nothing_from_the_limit(servers: Servers) -> None:
+    """A person who is signed in, and still a member of another workspace."""
+    async with world_on(servers(**MANY)) as world:
+        other = await World.create(world.database_url, world.http)
+        ann = await Person.join(world, Role.MEMBER)
+        async with await world.connect() as connection:
+            await members.add_by_operator(connection, other.workspace_id, ann.email)
+        assert (await ann.get("/v1/sessions")).status_code == 200
+        assert (await world.delete(f"/v1/members/{await ann.id()}")).status_code == 204
+        assert error_of(await ann.get("/v1/workspace")) == (404, "not_found")
+        before = left(await world.list_keys(), "workspace")
+        for _ in range(5):
+            assert error_of(await ann.get("/v1/workspace")) == (404, "not_found")
+        assert left(await world.list_keys(), "workspace") == before - 1
 
 
 async def test_a_session_token_counts_for_itself_and_for_its_workspace(servers: Servers) -> None:

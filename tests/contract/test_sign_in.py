@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from quarterdeck.core.actors import Role
-from tests.people import CLIENT, PASSWORD, Browser, Person, new_email
+from quarterdeck.people.passwords import client_network
+from tests.people import CLIENT, PASSWORD, Browser, Person, invite, new_email
 from tests.world import TRIES_PER_ADDRESS, World, error_of
 
 
@@ -54,7 +55,7 @@ async def test_a_former_member_cannot_sign_in(world: World) -> None:
     assert error_of(answer) == (401, "unauthorized")
 
 
-@pytest.mark.parametrize("origin", [None, "http://evil.example", "null", "http://127.0.0.1:1"])
+@pytest.mark.parametrize("origin", [None, "http://evil.example", "null", "http://127.0.0.1:1", "http://[", "http://"])
 async def test_another_site_cannot_sign_a_browser_in(world: World, origin: str | None) -> None:
     ann = await Person.join(world, Role.MEMBER)
     headers = {} if origin is None else {"Origin": origin}
@@ -127,6 +128,35 @@ async def test_tries_are_limited_for_an_account(world: World) -> None:
     assert await world.fetch("SELECT FROM sign_in_tries WHERE subject = sha256(%s::bytea)", subject) == []
 
 
+async def test_every_spelling_of_an_account_counts(world: World) -> None:
+    """PostgreSQL finds the account by each of them. Python's lower() makes two characters of the Turkish letter."""
+    email = f"i{new_email()}"
+    token = await invite(world, email, Role.MEMBER)
+    await Browser(world).post("/v1/invitations/accept", {"token": token, "password": PASSWORD})
+    await world.execute(
+        "INSERT INTO sign_in_tries (subject, tries) VALUES (sha256(%s::text::bytea), 20)", f"account:{email}"
+    )
+    for spelling in (email, email.upper(), "\u0130" + email[1:]):
+        assert error_of(await Browser(world).sign_in(spelling)) == (429, "too_many_requests")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_one"),
+    [
+        ("2001:db8::1", "2001:db8::ffff:ffff:ffff:ffff", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("192.0.2.1", "192.0.2.2", False),
+        ("::ffff:192.0.2.1", "192.0.2.1", True),
+        ("::ffff:192.0.2.1", "::ffff:192.0.2.2", False),
+        ("fe80::1%eth0", "fe80::2", True),
+        ("unix", "other", False),
+    ],
+)
+def test_clients_by_address(first: str, second: str, is_one: bool) -> None:
+    """Whoever has one IPv6 address has 2**64 of them."""
+    assert (client_network(first) == client_network(second)) is is_one
+
+
 async def test_tries_are_limited_for_an_address(world: World) -> None:
     await world.execute(
         "INSERT INTO sign_in_tries (subject, tries) VALUES (sha256('address:127.0.0.1'), %s) "
@@ -146,6 +176,12 @@ async def test_tries_are_limited_for_an_address(world: World) -> None:
 
 
 async def test_bad_bodies(world: World) -> None:
-    bodies: list[Any] = [{}, {"email": 1, "password": "x"}, {"email": "x@y", "password": "x" * 1001}, []]
+    bodies: list[Any] = [
+        {},
+        {"email": 1, "password": "x"},
+        {"email": "x@y", "password": "x" * 1001},
+        {"email": "x\0@y", "password": "x"},
+        [],
+    ]
     for body in bodies:
         assert error_of(await Browser(world).post("/v1/sign-in", body)) == (400, "invalid_request")

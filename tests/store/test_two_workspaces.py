@@ -27,6 +27,7 @@ NAMES = {constant.text: constant.name for constant in ALL if not constant.is_for
 AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
     "the presented credential, found by its hash": (
         "auth/store _FIND",
+        "auth/store _LOCK_WORKSPACE",
         "auth/store _HOLD_API_KEY",
         "auth/store _HOLD_SESSION_TOKEN",
         "auth/store _HOLD_API_KEY_EXCLUSIVELY",
@@ -214,9 +215,12 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "people/store _NAME_ACCOUNT",
         "people/store _SET_EMAIL",
         "people/store _SET_PASSWORD",
+        "people/store _END_LINKS",
         "people/store _MEMBERSHIPS",
         "people/store _WORKSPACES_OF_USER",
+        "people/store _PERMISSIONS_OF",
         "people/store _VALID_DEVICES",
+        "people/store _USER_OF_DEVICE",
         "people/store _ADD_DEVICE",
         "people/store _ADD_CODE",
         "people/store _ANSWER_CODE",

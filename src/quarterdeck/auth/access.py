@@ -39,15 +39,22 @@ class Access:
         lookup: Lookup[Subject],
         *,
         hold: Hold | None = None,
+        locks_workspace: bool = False,
     ) -> tuple[Principal, Subject]:
         """Check 401 → 429 → 400 of path, query and headers → 404 → 403, in this order. `hold` keeps the credential
-        from being revoked before the transaction ends, so that no key writes anything after its revocation."""
+        from being revoked before the transaction ends, so that no key writes anything after its revocation.
+        `locks_workspace` keeps roles from being changed. That lock comes first: whoever removes a member holds it and
+        waits for the member's credentials."""
+        locked_id = await store.lock_workspace(connection, call.credential) if locks_workspace else None
         if hold is not None:
             await store.hold(connection, call.credential, exclusive=hold is Hold.EXCLUSIVE)
         principal = (await store.find_principals(connection, [call.credential])).get(call.credential)
         if principal is None:
             call.rate_limit.forget(call.credential)
             raise errors.unauthorized()
+        if locks_workspace and locked_id != principal.workspace_id:
+            # Of a device that names no workspace: its person has just left the one that was locked.
+            raise errors.locked()
         await call.rate_limit.charge(call.credential, principal)
         if principal.session_id is None:
             self._last_used.note(principal.credential_id)

@@ -103,6 +103,9 @@ class RequestLimit:
         if self._caller is None:
             self._caller = self._limiter.remember(credential, principal)
             await self._charge(self._caller)
+        elif self._caller.workspace_id != principal.workspace_id:
+            # Of a device, whose person has left the workspace that was charged: the next request is charged right.
+            self._caller = self._limiter.remember(credential, principal)
         if not self.is_allowed:
             longest = max(self.states, key=rate_limits.wait_us)
             seconds = rate_limits.rounded_up(rate_limits.wait_us(longest), rate_limits.SECOND_US)

@@ -16,6 +16,11 @@ SELECT p.secret_hash, p.named_workspace_id, p.workspace_id, p.api_key_id, p.user
        coalesce((SELECT t.may_resolve FROM session_tokens t WHERE t.id = p.session_token_id), false) AS may_resolve
 FROM find_principals(%b, %b) p
 """
+# Not FOR UPDATE: creating a key takes a share lock on the workspace.
+_LOCK_WORKSPACE = """
+SELECT id FROM workspaces WHERE id = (SELECT workspace_id FROM find_principals(ARRAY[%s::bytea], ARRAY[%s::uuid]))
+FOR NO KEY UPDATE
+"""
 _CALLER_OF = "SELECT caller FROM caller_of(%s, %s, %s, %s)"
 # Advisory locks instead of row locks: shared row locks are granted to newcomers before a waiting exclusive lock, so a
 # key in constant use could never be revoked.
@@ -59,6 +64,11 @@ SELECT d.prefix, d.name AS label, d.expires_at, w.name AS workspace_name, actor(
 FROM devices d JOIN users u ON u.id = d.user_id CROSS JOIN workspaces w
 WHERE d.id = %s AND w.id = %s
 """
+
+
+async def lock_workspace(connection: Connection, credential: Credential) -> UUID | None:
+    """Locks the workspace in which the credential acts. None: it is not valid."""
+    return await fetch_value(connection, _LOCK_WORKSPACE, (credential.secret_hash, credential.workspace_id))
 
 
 async def hold(connection: Connection, credential: Credential, *, exclusive: bool) -> None:

@@ -62,6 +62,7 @@ class Changes:
         effect: Effect[Subject, Body],
         *,
         hold: Hold = Hold.SHARED,
+        locks_workspace: bool = False,
         lock: Callable[[Connection], Awaitable[None]] | None = None,
         compared: Callable[[Body], Body] | None = None,
     ) -> Answer[Any]:
@@ -73,7 +74,9 @@ class Changes:
 
         async def work(connection: Connection) -> Answer[Any]:
             nonlocal first_attempt
-            principal, subject = await self._access.admit(connection, call, lookup, hold=hold)
+            principal, subject = await self._access.admit(
+                connection, call, lookup, hold=hold, locks_workspace=locks_workspace
+            )
             body = call.read_body()
             if lock is not None:
                 await lock(connection)

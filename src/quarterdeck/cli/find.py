@@ -133,6 +133,7 @@ KEYS = Listing("API key", _list_keys, lambda key: (key.label,))
 WEBHOOKS = Listing(
     "webhook", Client.list_webhooks, lambda one: (one.description or one.url, one.url), has_any_cursor=True
 )
+TRUSTED_JOBS = Listing("trusted job", Client.list_trusted_jobs, _by_name)
 _USERS = Listing("user", _list_users, lambda one: one.names)
 MEMBERS = Listing("member", partial(_list_users, is_current=True), lambda one: one.names)
 WORKSPACES = Listing("workspace", _list_workspaces, _by_name)
@@ -205,6 +206,10 @@ def key_id(client: Client, given: str) -> UUID:
 
 def webhook_id(client: Client, given: str) -> UUID:
     return _id(client, given, WEBHOOKS)
+
+
+def trusted_job_id(client: Client, given: str) -> UUID:
+    return _id(client, given, TRUSTED_JOBS)
 
 
 def user_id(client: Client, given: str) -> UUID:

@@ -47,6 +47,7 @@ COMMANDS = (
     ("invitations", "people:invitations_app", "List and revoke invitations."),
     ("devices", "people:devices_app", "List and sign out your browsers and command lines."),
     ("profile", "people:profile", "Show or change your name and password."),
+    ("trusted-jobs", "trusted_jobs:app", "Let CI jobs push skills without a stored secret."),
     ("webhooks", "webhooks:app", "Manage webhooks and their deliveries."),
     ("audit", "workspace:audit", "List changes: who did what, and when."),
     ("serve", "serve:serve", "Run the API, a worker and a database."),

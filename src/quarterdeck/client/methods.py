@@ -711,7 +711,7 @@ class Methods(Connection):
         self, *, user_code: str, approve: bool, **options: Unpack[Options]
     ) -> models.AnsweredDeviceCodeBody:
         """Answer a code of the command line. Approving signs in the device that shows this code, as the calling
-        person."""
+        person, if the calling device is still signed in then."""
         return self._call(
             operations.ANSWER_DEVICE_CODE, body={"user_code": user_code, "approve": approve}, **options
         )

@@ -176,7 +176,7 @@ class Request:
                 self._check_type(lambda given: given.strip().lower() == GZIP, GZIP)
             case _:
                 self._check_type(lambda given: _JSON_TYPE.fullmatch(given) is not None, "application/json")
-        head = self._head(operation.workspace_required)
+        head = self._head(operation)
         read_body = (lambda: None) if isinstance(operation.payload, Payload) else await self._json(operation.payload)
         return Call(operation=operation, resource=resource, read_body=read_body, **head)
 
@@ -203,8 +203,9 @@ class Request:
     def body_stream(self, limit_bytes: int) -> AsyncIterator[bytes]:
         return self._body(limit_bytes).stream()
 
-    def _head(self, workspace_required: bool) -> dict[str, Any]:
-        workspace_id, key, if_match = self._workspace_id(workspace_required), self._idempotency_key(), self._if_match()
+    def _head(self, operation: Operation) -> dict[str, Any]:
+        workspace_id = self._workspace_id(operation.workspace_required)
+        key, if_match = self._idempotency_key(operation), self._if_match()
         return {
             "credential": self.credential,
             "rate_limit": self._rate_limit,
@@ -268,9 +269,10 @@ class Request:
             self.remember("Service-Workspace must be one UUID.")
         return found
 
-    def _idempotency_key(self) -> str | None:
-        """None for DELETE: a repeated DELETE is 404, so its receipt could never be returned."""
-        if self._scope["method"] == "DELETE":
+    def _idempotency_key(self, operation: Operation) -> str | None:
+        """None for operations without receipts: a repeated DELETE is 404, so its receipt could never be returned, and
+        the receipt of a password would have a fast hash of it."""
+        if not operation.idempotent:
             return None
         given = self._headers("idempotency-key")
         if not given:

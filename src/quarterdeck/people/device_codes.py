@@ -3,7 +3,7 @@ command line collects the credential of a new device. As in RFC 8628."""
 
 from uuid import UUID
 
-from quarterdeck.auth.access import Access, own_person
+from quarterdeck.auth.access import Access, lock_credentials, own_person
 from quarterdeck.changes.model import ObjectType
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors, secrets
@@ -32,7 +32,7 @@ _INTERVAL_SECONDS = 2
 _UNKNOWN = ErrorCase(
     "unknown_code",
     errors.not_found("code"),
-    "The code is unknown, has expired, or was used.",
+    "The code is unknown, has expired, or was used, or the device that approved it was signed out.",
     "Start again with a new code.",
 )
 
@@ -89,7 +89,10 @@ async def redeem_device_code(
         await store.collect_code(connection, code.id)
         if not code.is_approved:
             return RedeemedDeviceCodeBody(DeviceCodeState.DENIED)
-        account = errors.existing(await store.lock_account(connection, code.answered_by), "code")
+        # Who signs that device out does not let in what it has approved.
+        await lock_credentials(connection, [code.answered_by])
+        user_id = errors.existing(await store.user_of_device(connection, code.answered_by), "code")
+        account = errors.existing(await store.lock_account(connection, user_id), "code")
         signed_in = await sign_ins.add_device(connection, account, DeviceKind.COMMAND_LINE, code.name, call.origin)
         return RedeemedDeviceCodeBody(DeviceCodeState.APPROVED, signed_in.secret, signed_in.user)
 
@@ -119,17 +122,19 @@ async def look_up_device_code(access: Access, sign_ins: SignIns, call: Call[User
 
 @operation(
     summary="Answer a code of the command line",
-    description="Approving signs in the device that shows this code, as the calling person.",
+    description="Approving signs in the device that shows this code, as the calling person, if the calling device is "
+    "still signed in then.",
     permission=None,
     personal=True,
     success="The answer.",
     refusals=(_UNKNOWN,),
 )
 async def answer_device_code(changes: Changes, call: Call[AnswerDeviceCodeBody]) -> Answer[AnsweredDeviceCodeBody]:
-    async def effect(connection: Connection, _: Principal, user_id: UUID, body: AnswerDeviceCodeBody) -> Made:
+    async def effect(connection: Connection, principal: Principal, _: UUID, body: AnswerDeviceCodeBody) -> Made:
+        assert principal.device_id is not None
         user_code = rules.parse_user_code(body.user_code)
         code = errors.existing(await store.unanswered_code(connection, user_code, lock=True), "code")
-        await store.answer_code(connection, code.id, user_id, is_approved=body.approve)
+        await store.answer_code(connection, code.id, principal.device_id, is_approved=body.approve)
         answered = AnsweredDeviceCodeBody(code.name, body.approve)
         return Made.plain(answered, code.id, code.name, True, approved=body.approve, address=code.address)
 

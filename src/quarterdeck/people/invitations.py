@@ -29,7 +29,7 @@ from quarterdeck.people.model import (
     InvitationTokenBody,
     ProfileBody,
 )
-from quarterdeck.people.profiles import end_devices, profile_of
+from quarterdeck.people.profiles import end_all_but, profile_of
 from quarterdeck.people.sign_in import SignedIn, SignIns
 from quarterdeck.people.store import Account, Invitation
 
@@ -69,6 +69,8 @@ async def list_invitations(access: Access, call: Call[None], request: PageReques
     summary="Invite a person",
     description="Returns a token for a link. Quarterdeck sends no email: give the link to the person yourself.",
     permission=Permission.MEMBER_MANAGE,
+    # As has every role that can be given.
+    reads=True,
     created=True,
     success="The invitation, with its token, which is shown only once.",
     idempotent=True,
@@ -79,6 +81,7 @@ async def list_invitations(access: Access, call: Call[None], request: PageReques
             "The person would become an owner, and the caller is none.",
             "Ask an owner, or invite with another role.",
         ),
+        members.BEYOND_KEY,
         _MEMBER_ALREADY,
     ),
 )
@@ -88,7 +91,7 @@ async def create_invitation(
     async def effect(
         connection: Connection, principal: Principal, workspace_id: UUID, body: CreateInvitationBody
     ) -> Made:
-        rules.check_may_give(principal.role, body.role)
+        await members.check_may_give(connection, principal, body.role)
         found = await store.member_by_email(connection, workspace_id, body.email)
         if found is not None and found.ended_at is None:
             raise errors.conflict(errors.MEMBER_ALREADY)
@@ -159,16 +162,16 @@ async def accept(database: Database, sign_ins: SignIns, body: AcceptInvitationBo
     password_hash = await sign_ins.passwords.hash(origin.address, body.password)
 
     async def accept_it(connection: Connection) -> SignedIn:
-        invitation = await _open(connection, body.token, lock=True)
+        invitation = await _locked(connection, body.token)
         if invitation.workspace_id is None:
             account = await _recover(connection, invitation, body)
         else:
             account = await _enter(connection, invitation, invitation.workspace_id)
+        await store.accept_invitation(connection, invitation.id, account.user_id)
         await store.set_password(connection, account.user_id, password_hash)
         if body.display_name is not None:
             await store.name_account(connection, account.user_id, body.display_name)
         account = errors.existing(await store.account(connection, account.user_id), "invitation")
-        await store.accept_invitation(connection, invitation.id, account.user_id)
         signed_in = await sign_ins.add_device(connection, account, DeviceKind.BROWSER, body.device_name, origin)
         await _record_acceptance(connection, invitation, signed_in, origin)
         return signed_in
@@ -186,10 +189,9 @@ async def accept(database: Database, sign_ins: SignIns, body: AcceptInvitationBo
 )
 async def join_workspace(changes: Changes, call: Call[InvitationTokenBody]) -> Answer[ProfileBody]:
     async def effect(connection: Connection, principal: Principal, user_id: UUID, body: InvitationTokenBody) -> Made:
-        invitation = await _open(connection, body.token, lock=True)
+        invitation = await _locked(connection, body.token)
         if invitation.workspace_id is None or invitation.role is None:
             raise errors.not_found("invitation")
-        await store.lock_workspace(connection, invitation.workspace_id)
         if not await members.join(connection, invitation.workspace_id, user_id, invitation.role):
             raise errors.conflict(errors.MEMBER_ALREADY)
         await store.accept_invitation(connection, invitation.id, user_id)
@@ -260,6 +262,17 @@ async def _open(connection: Connection, token: str, *, lock: bool = False) -> In
     return found
 
 
+async def _locked(connection: Connection, token: str) -> Invitation:
+    """Locks what the invitation opens and checks it again: whoever made it may have left the workspace during the wait,
+    and a new password ends the other links into an account."""
+    invitation = await _open(connection, token)
+    if invitation.workspace_id is not None:
+        await store.lock_workspace(connection, invitation.workspace_id)
+    elif invitation.user_id is not None:
+        await store.lock_account(connection, invitation.user_id)
+    return await _open(connection, token, lock=True)
+
+
 async def _account_of(connection: Connection, invitation: Invitation) -> Account | None:
     if invitation.user_id is not None:
         return await store.account(connection, invitation.user_id)
@@ -274,19 +287,18 @@ async def _enter(connection: Connection, invitation: Invitation, workspace_id: U
     assert invitation.role is not None
     if account.is_taken:
         raise errors.conflict(errors.HAS_ACCOUNT)
-    await store.lock_workspace(connection, workspace_id)
     await members.join(connection, workspace_id, user_id, invitation.role)
     return account
 
 
 async def _recover(connection: Connection, invitation: Invitation, body: AcceptInvitationBody) -> Account:
     assert invitation.user_id is not None
-    account = await store.lock_account(connection, invitation.user_id)
+    account = await store.account(connection, invitation.user_id)
     assert account is not None
     if body.email is not None and not await store.set_email(connection, account.user_id, body.email):
         raise errors.conflict(errors.EMAIL_TAKEN)
     # Whoever has found out the old password is out.
-    await end_devices(connection, account.user_id, await store.valid_devices(connection, account.user_id))
+    await end_all_but(connection, account.user_id, None)
     return account
 
 

@@ -30,6 +30,12 @@ _OWNERS_ONLY = ErrorCase(
     "The member is an owner, or would become one, and the caller is none.",
     "Ask an owner.",
 )
+BEYOND_KEY = ErrorCase(
+    "beyond_key",
+    rules.beyond_key(),
+    "The role has permissions that the calling key lacks.",
+    "Use a key with more permissions, or sign in.",
+)
 _LAST_OWNER = ErrorCase(
     "last_owner",
     errors.conflict(errors.LAST_OWNER),
@@ -53,22 +59,22 @@ async def list_members(access: Access, call: Call[None], request: PageRequest) -
     description="Takes effect immediately, also for the person's keys, session tokens and open event streams: they "
     "never allow more than the role.",
     permission=Permission.MEMBER_MANAGE,
+    reads=True,
     success="The member.",
     idempotent=True,
-    refusals=(_OWNERS_ONLY, _LAST_OWNER),
+    refusals=(_OWNERS_ONLY, BEYOND_KEY, _LAST_OWNER),
 )
 async def change_member(changes: Changes, call: Call[ChangeMemberBody], member_id: UUID) -> Answer[MemberBody]:
     async def effect(connection: Connection, principal: Principal, member: MemberBody, body: ChangeMemberBody) -> Made:
-        await store.lock_workspace(connection, principal.workspace_id)
-        member = await _current(connection, principal.workspace_id, member_id)
         rules.check_may_change(principal.role, member.role)
-        rules.check_may_give(principal.role, body.role)
+        await check_may_give(connection, principal, body.role)
         changed = await set_role(connection, principal.workspace_id, member_id, body.role)
         after = await _current(connection, principal.workspace_id, member_id)
         detail = {"email": member.user.primary_email, "role": body.role, "before": member.role}
         return Made.plain(after, member_id, _name(member), changed, **detail)
 
-    return await changes.perform(call, _visible_member(call, member_id), ObjectType.MEMBER, effect, hold=Hold.EXCLUSIVE)
+    lookup = _visible_member(call, member_id)
+    return await changes.perform(call, lookup, ObjectType.MEMBER, effect, hold=Hold.EXCLUSIVE, locks_workspace=True)
 
 
 @operation(
@@ -81,13 +87,12 @@ async def change_member(changes: Changes, call: Call[ChangeMemberBody], member_i
 )
 async def remove_member(changes: Changes, call: Call[None], member_id: UUID) -> Answer[None]:
     async def effect(connection: Connection, principal: Principal, member: MemberBody, _: None) -> Made:
-        await store.lock_workspace(connection, principal.workspace_id)
-        member = await _current(connection, principal.workspace_id, member_id)
         rules.check_may_change(principal.role, member.role)
         await _end(connection, call, principal, member_id)
         return Made.plain(None, member_id, _name(member), True, email=member.user.primary_email)
 
-    return await changes.perform(call, _visible_member(call, member_id), ObjectType.MEMBER, effect, hold=Hold.EXCLUSIVE)
+    lookup = _visible_member(call, member_id)
+    return await changes.perform(call, lookup, ObjectType.MEMBER, effect, hold=Hold.EXCLUSIVE, locks_workspace=True)
 
 
 @operation(
@@ -104,12 +109,15 @@ async def leave_workspace(changes: Changes, call: Call[None]) -> Answer[None]:
         return await own_person("workspace")(connection, principal)
 
     async def effect(connection: Connection, principal: Principal, user_id: UUID, _: None) -> Made:
-        await store.lock_workspace(connection, principal.workspace_id)
         member = await _current(connection, principal.workspace_id, user_id)
         await _end(connection, call, principal, user_id)
         return Made.plain(None, user_id, _name(member), True, email=member.user.primary_email)
 
-    return await changes.perform(call, lookup, ObjectType.MEMBER, effect, hold=Hold.EXCLUSIVE)
+    return await changes.perform(call, lookup, ObjectType.MEMBER, effect, hold=Hold.EXCLUSIVE, locks_workspace=True)
+
+
+async def check_may_give(connection: Connection, principal: Principal, role: Role) -> None:
+    rules.check_may_give(principal, role, await store.permissions_of(connection, role))
 
 
 # For changes by others, who hold the lock of the workspace.

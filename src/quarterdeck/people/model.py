@@ -9,7 +9,7 @@ from msgspec.structs import asdict, replace
 
 from quarterdeck.core.actors import ActorBody, Role
 from quarterdeck.core.example_ids import ADA, EVENING, MORNING, WORKSPACE
-from quarterdeck.core.text_types import Line, Moment
+from quarterdeck.core.text_types import Line, Moment, Text
 
 SHORTEST_PASSWORD = 10
 # Long enough for every password manager, and hashed in milliseconds.
@@ -125,7 +125,7 @@ class AcceptInvitationBody(Struct, frozen=True):
 
 
 class SignInBody(Struct, frozen=True):
-    email: Annotated[str, Meta(max_length=254)]
+    email: Annotated[Text, Meta(max_length=254)]
     password: Password
     device_name: DeviceName = _BROWSER
 

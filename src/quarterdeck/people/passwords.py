@@ -1,9 +1,9 @@
 """Hashes and checks passwords, and counts the tries of whatever can be guessed."""
 
 import asyncio
-import hashlib
 from contextlib import AbstractAsyncContextManager
 from functools import cached_property
+from ipaddress import IPv6Address, ip_address, ip_network
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
@@ -17,6 +17,8 @@ from quarterdeck.people import store
 # A hash takes 64 MiB and about 50 ms of a core.
 _CONCURRENT_HASHES = 2
 _WAIT_SECONDS = 10.0
+# Whoever has one IPv6 address usually has a network of this size.
+_IPV6_PREFIX = 64
 
 
 class Passwords:
@@ -34,7 +36,8 @@ class Passwords:
             return await asyncio.to_thread(self._is_right, password, stored)
 
     def _slot(self, address: str | None) -> AbstractAsyncContextManager[None]:
-        return hold_slot(self._slots, address, _WAIT_SECONDS, "sign-ins")
+        owner = None if address is None else client_network(address)
+        return hold_slot(self._slots, owner, _WAIT_SECONDS, "sign-ins")
 
     def _is_right(self, password: str, stored: str | None) -> bool:
         try:
@@ -56,16 +59,17 @@ class Tries:
         self._database = database
         self._settings = settings
 
-    async def count(self, address: str | None, email: str | None = None) -> None:
-        """Raises if there were too many. What is counted says nothing about which accounts exist."""
+    async def count(self, address: str | None, account: str | None = None) -> None:
+        """Raises if there were too many. What is counted says nothing about which accounts exist. `account`: its email
+        address, or another name under which tries of a different kind are counted."""
         if address is not None:
-            await self._count("address", address, self._settings.tries_per_address)
-        if email is not None:
-            await self._count("account", email.lower(), self._settings.tries_per_account)
+            await self._count("address", client_network(address), self._settings.tries_per_address)
+        if account is not None:
+            await self._count("account", account, self._settings.tries_per_account)
 
-    async def forget(self, email: str) -> None:
+    async def forget(self, account: str) -> None:
         """After a right password."""
-        await self._database.transaction(store.forget_tries, _subject("account", email.lower()), repeatable=True)
+        await self._database.transaction(store.forget_tries, _subject("account", account), repeatable=True)
 
     async def _count(self, kind: str, value: str, limit: int) -> None:
         window_seconds = self._settings.tries_window_seconds
@@ -78,6 +82,16 @@ class Tries:
             raise errors.too_many_tries(kind, max(1, round(left_seconds)))
 
 
-def _subject(kind: str, value: str) -> bytes:
-    """Hashed: people type passwords into the wrong field."""
-    return hashlib.sha256(f"{kind}:{value}".encode()).digest()
+def _subject(kind: str, value: str) -> str:
+    return f"{kind}:{value}"
+
+
+def client_network(address: str) -> str:
+    """What counts as one client: an IPv4 address, or the network of an IPv6 address."""
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return address
+    if not isinstance(found, IPv6Address):
+        return address
+    return str(found.ipv4_mapped or ip_network((found.packed, _IPV6_PREFIX), strict=False))

@@ -83,10 +83,11 @@ async def change_password(
     account = errors.existing(await database.read(store.account, user_id), "profile")
     address = call.origin.address
     if account.password_hash is not None:
-        await sign_ins.tries.count(address, account.email)
+        # Not by the email address: whoever knows it could keep the person from changing the password.
+        await sign_ins.tries.count(address, str(user_id))
         if not await sign_ins.passwords.is_right(address, body.current_password or "", account.password_hash):
             raise errors.invalid(errors.WRONG_PASSWORD)
-        await sign_ins.tries.forget(account.email)
+        await sign_ins.tries.forget(str(user_id))
     new_hash = await sign_ins.passwords.hash(address, body.new_password)
 
     async def effect(connection: Connection, principal: Principal, _: UUID, __: ChangePasswordBody) -> Made:
@@ -94,8 +95,7 @@ async def change_password(
         if locked.password_hash != account.password_hash:
             raise errors.invalid(errors.WRONG_PASSWORD)
         await store.set_password(connection, user_id, new_hash)
-        others = [one for one in await store.valid_devices(connection, user_id) if one != principal.device_id]
-        await end_devices(connection, user_id, others)
+        await end_all_but(connection, user_id, principal.device_id)
         return Made.plain(await profile_of(connection, principal), user_id, locked.email)
 
     return await changes.perform(call, own_person("profile"), ObjectType.MEMBER, effect, hold=Hold.EXCLUSIVE)
@@ -137,7 +137,7 @@ async def end_device(changes: Changes, call: Call[None], device_id: UUID) -> Ans
 )
 async def end_all_devices(changes: Changes, call: Call[None]) -> Answer[None]:
     async def effect(connection: Connection, principal: Principal, user_id: UUID, _: None) -> Made:
-        ended = await end_devices(connection, user_id, await store.valid_devices(connection, user_id))
+        ended = await end_all_but(connection, user_id, None)
         return Made.plain(None, user_id, None, True, devices=ended)
 
     return await changes.perform(call, own_person("device"), ObjectType.MEMBER, effect, hold=Hold.EXCLUSIVE)
@@ -146,6 +146,14 @@ async def end_all_devices(changes: Changes, call: Call[None]) -> Answer[None]:
 async def end_devices(connection: Connection, user_id: UUID, ids: list[UUID]) -> int:
     await lock_credentials(connection, ids)
     return await store.end_devices(connection, user_id, ids)
+
+
+async def end_all_but(connection: Connection, user_id: UUID, kept_id: UUID | None) -> int:
+    ended = 0
+    # Repeated: while this waits for a device, what that device has approved can be signed in.
+    while ids := [each for each in await store.valid_devices(connection, user_id) if each != kept_id]:
+        ended += await end_devices(connection, user_id, ids)
+    return ended
 
 
 def _own_device(device_id: UUID) -> Lookup[DeviceBody]:

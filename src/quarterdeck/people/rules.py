@@ -1,9 +1,10 @@
 """Decisions about members that need no database."""
 
 import secrets
+from collections.abc import Collection
 
 from quarterdeck.core import errors
-from quarterdeck.core.actors import Role
+from quarterdeck.core.actors import Permission, Principal, Role
 from quarterdeck.core.errors import ServiceError
 
 # Without vowels and without characters that look alike, so that no code is a word or is misread.
@@ -15,9 +16,16 @@ def owners_only() -> ServiceError:
     return errors.exceeds_caller("Only an owner can give or take the role of an owner.")
 
 
-def check_may_give(own: Role, role: Role) -> None:
-    if role is Role.OWNER and own is not Role.OWNER:
+def check_may_give(principal: Principal, role: Role, permissions: Collection[Permission]) -> None:
+    """`permissions`: those of the role. A key that gives more than it has could let its holder in with more."""
+    if role is Role.OWNER and principal.role is not Role.OWNER:
         raise owners_only()
+    if not principal.permissions.issuperset(permissions):
+        raise beyond_key()
+
+
+def beyond_key() -> ServiceError:
+    return errors.exceeds_caller("A key cannot give a role with permissions that the key does not have.")
 
 
 def check_may_change(own: Role, before: Role) -> None:

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from quarterdeck.core.actors import ActorBody, Role
+from quarterdeck.core.actors import ActorBody, Permission, Role
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.secrets import Secret
 from quarterdeck.db.database import Connection
@@ -53,6 +53,10 @@ UPDATE users SET email = %(email)s WHERE id = %(id)s
 AND NOT EXISTS (SELECT FROM users other WHERE lower(other.email) = lower(%(email)s) AND other.id <> %(id)s)
 """
 _SET_PASSWORD = "UPDATE users SET password_hash = %s WHERE id = %s"
+_END_LINKS = """
+UPDATE invitations SET withdrawn_at = clock_timestamp()
+WHERE user_id = %s AND accepted_at IS NULL AND withdrawn_at IS NULL
+"""
 
 
 async def account(connection: Connection, user_id: UUID) -> Account | None:
@@ -88,7 +92,9 @@ async def set_email(connection: Connection, user_id: UUID, email: str) -> bool:
 
 
 async def set_password(connection: Connection, user_id: UUID, password_hash: str) -> None:
+    """Ends the open links of the operator into the account: an older one may be in the wrong hands."""
     await connection.execute(_SET_PASSWORD, (password_hash, user_id))
+    await connection.execute(_END_LINKS, (user_id,))
 
 
 # Members. Changes to the members of a workspace are serialised by the lock of its row.
@@ -134,6 +140,7 @@ _MEMBER_BY_EMAIL = """
 SELECT actor(u) AS user, m.role, m.joined_at, m.ended_at FROM members m JOIN users u ON u.id = m.user_id
 WHERE m.workspace_id = %s AND lower(u.email) = lower(%s)
 """
+_PERMISSIONS_OF = "SELECT permissions_of(%s)"
 _MEMBERSHIPS = """
 SELECT w.id AS workspace_id, w.name AS workspace_name, m.role
 FROM members m JOIN workspaces w ON w.id = m.workspace_id
@@ -172,6 +179,10 @@ async def settle_owner(connection: Connection, workspace_id: UUID) -> bool:
 async def member_by_email(connection: Connection, workspace_id: UUID, email: str) -> MemberBody | None:
     """Also a former member."""
     return await fetch_record(connection, MemberBody, _MEMBER_BY_EMAIL, (workspace_id, email))
+
+
+async def permissions_of(connection: Connection, role: Role) -> list[Permission]:
+    return [Permission(name) for name in await fetch_value(connection, _PERMISSIONS_OF, (role,))]
 
 
 async def memberships(connection: Connection, user_id: UUID) -> list[MembershipBody]:
@@ -288,9 +299,15 @@ VALUES (%s, %s, %s, %s, %s, %s, %s, clock_timestamp() + make_interval(secs => %s
 RETURNING expires_at
 """
 _VALID_DEVICES = "SELECT id FROM devices WHERE user_id = %s AND ended_at IS NULL AND expires_at > clock_timestamp()"
+_USER_OF_DEVICE = "SELECT user_id FROM devices WHERE id = %s AND ended_at IS NULL AND expires_at > clock_timestamp()"
 _END_DEVICES = """
 UPDATE devices SET ended_at = clock_timestamp() WHERE user_id = %s AND id = ANY (%s) AND ended_at IS NULL
 """
+
+
+async def user_of_device(connection: Connection, device_id: UUID) -> UUID | None:
+    """None: the device was signed out."""
+    return await fetch_value(connection, _USER_OF_DEVICE, (device_id,))
 
 
 async def device(connection: Connection, user_id: UUID, device_id: UUID) -> DeviceBody | None:
@@ -373,8 +390,8 @@ async def lock_code(connection: Connection, secret_hash: bytes) -> DeviceCode | 
     return await fetch_record(connection, DeviceCode, _LOCK_CODE, (secret_hash,))
 
 
-async def answer_code(connection: Connection, code_id: UUID, user_id: UUID, *, is_approved: bool) -> None:
-    await connection.execute(_ANSWER_CODE, (user_id, is_approved, code_id))
+async def answer_code(connection: Connection, code_id: UUID, device_id: UUID, *, is_approved: bool) -> None:
+    await connection.execute(_ANSWER_CODE, (device_id, is_approved, code_id))
 
 
 async def collect_code(connection: Connection, code_id: UUID) -> None:
@@ -383,20 +400,23 @@ async def collect_code(connection: Connection, code_id: UUID) -> None:
 
 # Tries.
 
-_COUNT_TRY = """
-INSERT INTO sign_in_tries AS t (subject, tries) VALUES (%(subject)s, 1)
+# Hashed: people type passwords into the wrong field. lower(), as accounts are found: Python's differs for some letters,
+# so that an account could be tried in many spellings.
+_SUBJECT = "sha256(convert_to(lower(%(subject)s), 'UTF8'))"
+_COUNT_TRY = f"""
+INSERT INTO sign_in_tries AS t (subject, tries) VALUES ({_SUBJECT}, 1)
 ON CONFLICT (subject) DO UPDATE SET
     tries = CASE WHEN t.began_at <= clock_timestamp() - make_interval(secs => %(window)s) THEN 1 ELSE t.tries + 1 END,
     began_at = CASE
         WHEN t.began_at <= clock_timestamp() - make_interval(secs => %(window)s) THEN clock_timestamp() ELSE t.began_at
     END
 RETURNING tries, extract(epoch FROM began_at - clock_timestamp())::float8 + %(window)s
-"""
-_FORGET_TRIES = "DELETE FROM sign_in_tries WHERE subject = %s"
+"""  # noqa: S608  built from constants
+_FORGET_TRIES = f"DELETE FROM sign_in_tries WHERE subject = {_SUBJECT}"  # noqa: S608
 _DELETE_TRIES = "DELETE FROM sign_in_tries WHERE began_at < clock_timestamp() - make_interval(secs => %s)"
 
 
-async def count_try(connection: Connection, subject: bytes, window_seconds: float) -> tuple[int, float]:
+async def count_try(connection: Connection, subject: str, window_seconds: float) -> tuple[int, float]:
     """The number of tries in this window, and the seconds until it ends."""
     values = {"subject": subject, "window": window_seconds}
     row = await (await connection.execute(_COUNT_TRY, values)).fetchone()
@@ -404,8 +424,8 @@ async def count_try(connection: Connection, subject: bytes, window_seconds: floa
     return row[0], row[1]
 
 
-async def forget_tries(connection: Connection, subject: bytes) -> None:
-    await connection.execute(_FORGET_TRIES, (subject,))
+async def forget_tries(connection: Connection, subject: str) -> None:
+    await connection.execute(_FORGET_TRIES, {"subject": subject})
 
 
 async def delete_expired(connection: Connection, window_seconds: float) -> int:

@@ -95,7 +95,6 @@ async def change_workspace(
     async def effect(
         connection: Connection, principal: Principal, workspace_id: UUID, body: ChangeWorkspaceBody
     ) -> Made:
-        # A statement of its own: the next one must see what the previous holder of the lock committed.
         owner_id = await members.lock_workspace(connection, workspace_id)
         before = await show_workspace(connection, workspace_id, defaults)
         call.check_unchanged(before.revision)
@@ -111,7 +110,7 @@ async def change_workspace(
         after = await show_workspace(connection, workspace_id, defaults)
         return Made.plain(after, workspace_id, after.name, **_changed_detail(before, after))
 
-    return await changes.perform(call, visible_workspace(call), ObjectType.WORKSPACE, effect)
+    return await changes.perform(call, visible_workspace(call), ObjectType.WORKSPACE, effect, locks_workspace=True)
 
 
 # --- operator ---

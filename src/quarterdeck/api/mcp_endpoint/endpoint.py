@@ -40,7 +40,7 @@ class Sites:
         if self._only_known and not self._is_own(host):
             raise errors.exceeds_caller(_FOREIGN_HOST)
         for origin in headers.getlist("origin"):
-            name = _name(urlsplit(origin).netloc) if origin != "null" else ""
+            name = _name(origin.partition("://")[2])
             is_own = name == host or _is_loopback(name) or name in self._names
             if origin not in self._origins and not is_own:
                 raise errors.exceeds_caller(_FOREIGN_ORIGIN)

@@ -42,6 +42,9 @@ CREATE TABLE invitations (
     CHECK (accepted_at IS NULL OR withdrawn_at IS NULL)
 );
 CREATE UNIQUE INDEX invitations_page ON invitations (workspace_id, id);
+-- Links into an account that a new password ends.
+CREATE INDEX invitations_user ON invitations (user_id)
+WHERE user_id IS NOT NULL AND accepted_at IS NULL AND withdrawn_at IS NULL;
 
 -- `qd login`: it shows a code, the browser of a person who has signed in approves it, and `qd` collects a credential.
 CREATE TABLE device_codes (
@@ -51,15 +54,15 @@ CREATE TABLE device_codes (
     name text NOT NULL,
     address text,
     expires_at timestamptz NOT NULL,
-    -- NULL: nobody has answered.
-    answered_by uuid REFERENCES users,
+    -- The device of the person. An approval ends with it. NULL: nobody has answered.
+    answered_by uuid REFERENCES devices,
     is_approved boolean,
     collected_at timestamptz,
     CHECK ((answered_by IS NULL) = (is_approved IS NULL))
 );
 CREATE INDEX device_codes_expires ON device_codes (expires_at);
 
--- Tries of passwords and of other things that can be guessed, by account and by address: see people/tries.py.
+-- Tries of passwords and of other things that can be guessed, by account and by address: see people/passwords.py.
 CREATE TABLE sign_in_tries (
     subject bytea PRIMARY KEY,
     tries integer NOT NULL,
