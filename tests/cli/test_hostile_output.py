@@ -113,7 +113,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 # `qd chat` has a test in a real terminal, and those for a saved login have one of their own. The others print only what
 # their user has given.
 OF_A_DEVICE = ("logout", "workspaces use", "devices end")
-OTHERS = {"chat", "login", *OF_A_DEVICE, "skills init", "agents init", *SERVER_COMMANDS}
+EXCHANGE = "trusted-jobs exchange"
+OTHERS = {"chat", "login", *OF_A_DEVICE, "skills init", "agents init", EXCHANGE, *SERVER_COMMANDS}
 
 # Colours that `qd` itself uses. HOSTILE has another.
 _OWN = re.compile("\x1b\\[(?!45m)[0-9;]*m")
@@ -183,6 +184,14 @@ def at_home(tmp_path: Path) -> Nearby:
     person.profiles.write_text(json.dumps(save_profile))
     person.profiles.chmod(0o600)
     return person
+
+
+def test_the_key_of_a_job(person: Nearby) -> None:
+    """It takes the token from a pipe."""
+    for status in (200, 400, 503, 302):
+        with hostile_server(status):
+            done = qd_here_in(person.environ, *EXCHANGE.split(), str(ID), given="token")
+        assert not _UNSAFE.search(_OWN.sub("", done.stdout + done.stderr)), status
 
 
 @pytest.mark.parametrize("option", ["--no-browser", "--key"])

@@ -486,7 +486,8 @@ def _set_trusted_job(case: Case[Any]) -> None:
         msgspec.convert(case.body, CreateTrustedJobBody)
     except msgspec.ValidationError:
         return
-    case.body = case.body | _TRUSTED_JOB
+    body: Any = case.body
+    case.body = body | _TRUSTED_JOB
 
 
 def _set_mcp_server(case: Case[Any]) -> None:

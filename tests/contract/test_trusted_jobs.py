@@ -143,13 +143,13 @@ _WRONG: dict[str, Callable[[Ci], str]] = {
 
 @pytest.mark.parametrize("name", _WRONG)
 async def test_other_tokens_are_refused(ci: Ci, name: str) -> None:
-    assert error_of(await ci.exchange(_WRONG[name](ci))) == (401, "unauthorized")
+    assert error_of(await ci.exchange(_WRONG[name](ci))) == (403, "forbidden")
     assert await ci.world.fetch("SELECT FROM job_keys WHERE trusted_job_id::text = %s", ci.id) == []
 
 
 async def test_an_issuer_that_does_not_answer(ci: Ci) -> None:
     ci.issuer.metadata = {"issuer": "https://example.com"}
-    assert error_of(await ci.exchange(ci.token())) == (401, "unauthorized")
+    assert error_of(await ci.exchange(ci.token())) == (403, "forbidden")
     ci.issuer.metadata = {}
     ci.issuer.behaviours["/keys"] = answering(503)
     assert error_of(await ci.exchange(ci.token())) == (503, "internal")

@@ -101,7 +101,7 @@ def wrong_sign_in() -> ServiceError:
 
 def wrong_token(reason: str) -> ServiceError:
     """The token of another system."""
-    return ServiceError(ErrorKind.UNAUTHORIZED, reason)
+    return ServiceError(ErrorKind.FORBIDDEN, reason)
 
 
 def other_site() -> ServiceError:
