@@ -5,7 +5,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from quarterdeck.core.actors import ActorBody, Permission, Role
+from quarterdeck.core.actors import ActorBody, Role
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.secrets import Secret
 from quarterdeck.db.database import Connection
@@ -140,7 +140,7 @@ _MEMBER_BY_EMAIL = """
 SELECT actor(u) AS user, m.role, m.joined_at, m.ended_at FROM members m JOIN users u ON u.id = m.user_id
 WHERE m.workspace_id = %s AND lower(u.email) = lower(%s)
 """
-_PERMISSIONS_OF = "SELECT permissions_of(%s)"
+_PERMISSIONS_OF = "SELECT unnest(permissions_of(%s))"
 _MEMBERSHIPS = """
 SELECT w.id AS workspace_id, w.name AS workspace_name, m.role
 FROM members m JOIN workspaces w ON w.id = m.workspace_id
@@ -181,8 +181,8 @@ async def member_by_email(connection: Connection, workspace_id: UUID, email: str
     return await fetch_record(connection, MemberBody, _MEMBER_BY_EMAIL, (workspace_id, email))
 
 
-async def permissions_of(connection: Connection, role: Role) -> list[Permission]:
-    return [Permission(name) for name in await fetch_value(connection, _PERMISSIONS_OF, (role,))]
+async def permissions_of(connection: Connection, role: Role) -> list[str]:
+    return await fetch_column(connection, _PERMISSIONS_OF, (role,))
 
 
 async def memberships(connection: Connection, user_id: UUID) -> list[MembershipBody]:
