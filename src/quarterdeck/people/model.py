@@ -9,18 +9,20 @@ from msgspec.structs import asdict, replace
 
 from quarterdeck.core.actors import ActorBody, Role
 from quarterdeck.core.example_ids import ADA, EVENING, MORNING, WORKSPACE
-from quarterdeck.core.text_types import Line, Moment, Text
+from quarterdeck.core.text_types import HIDDEN, Line, Moment, Text
 
 SHORTEST_PASSWORD = 10
 # Long enough for every password manager, and hashed in milliseconds.
 _LONGEST_PASSWORD = 1000
 
+# One account must not look like another.
+_UNSEEN = rf"\u0000-\u001f\u007f-\u009f\u061c{HIDDEN}"
 Email = Annotated[
     str,
     Meta(
         max_length=254,
-        pattern=r"^[^@\s\u0000-\u001f\u007f-\u009f]+@[^@\s\u0000-\u001f\u007f-\u009f]+(?![\s\S])",
-        description="An email address.",
+        pattern=rf"^[^@\s{_UNSEEN}]+@[^@\s{_UNSEEN}]+(?![\s\S])",
+        description="An email address, without characters that cannot be seen.",
     ),
 ]
 NewPassword = Annotated[

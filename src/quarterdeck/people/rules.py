@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Collection
 
 from quarterdeck.core import errors
-from quarterdeck.core.actors import Permission, Principal, Role
+from quarterdeck.core.actors import Principal, Role
 from quarterdeck.core.errors import ServiceError
 
 # Without vowels and without characters that look alike, so that no code is a word or is misread.
@@ -16,7 +16,7 @@ def owners_only() -> ServiceError:
     return errors.exceeds_caller("Only an owner can give or take the role of an owner.")
 
 
-def check_may_give(principal: Principal, role: Role, permissions: Collection[Permission]) -> None:
+def check_may_give(principal: Principal, role: Role, permissions: Collection[str]) -> None:
     """`permissions`: those of the role. A key that gives more than it has could let its holder in with more."""
     if role is Role.OWNER and principal.role is not Role.OWNER:
         raise owners_only()

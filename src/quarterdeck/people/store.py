@@ -5,7 +5,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from quarterdeck.core.actors import ActorBody, Permission, Role
+from quarterdeck.core.actors import ActorBody, Role
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.secrets import Secret
 from quarterdeck.db.database import Connection
@@ -181,8 +181,8 @@ async def member_by_email(connection: Connection, workspace_id: UUID, email: str
     return await fetch_record(connection, MemberBody, _MEMBER_BY_EMAIL, (workspace_id, email))
 
 
-async def permissions_of(connection: Connection, role: Role) -> list[Permission]:
-    return [Permission(name) for name in await fetch_column(connection, _PERMISSIONS_OF, (role,))]
+async def permissions_of(connection: Connection, role: Role) -> list[str]:
+    return await fetch_column(connection, _PERMISSIONS_OF, (role,))
 
 
 async def memberships(connection: Connection, user_id: UUID) -> list[MembershipBody]:
