@@ -156,7 +156,7 @@ async function loadPerson(signal) {
 function signIn(error) {
   currentPage.abort();
   const wasKey = credential.secret() !== null;
-  const reason = error !== null && credential.profile() !== null ? new Error(SIGNED_OUT) : error;
+  const reason = error instanceof ApiError && credential.profile() !== null ? new Error(SIGNED_OUT) : error;
   credential.clearCredential();
   showSignIn({ reason, wasKey, enter });
 }

@@ -20,10 +20,11 @@ const HEADER_SAFE = /^[\x20-\x7e]*$/;
  */
 export function show({ reason, wasKey, enter }) {
   const form = el("div", {});
+  const reasonBox = el("div", {}, reason && errorBox(wasKey ? withPlainMessage(reason) : reason));
   // Buttons of sign-in providers belong here, above the form.
   standalonePage(
     reason ? "Sign in again" : "Sign in",
-    reason && errorBox(wasKey ? withPlainMessage(reason) : reason),
+    reasonBox,
     form,
   );
   if (wasKey && reason) showKeyForm();
@@ -35,6 +36,7 @@ export function show({ reason, wasKey, enter }) {
       fields: [field("Email", email), passwordField("Password", "password")],
       confirm: "Sign in",
       async act(data) {
+        fill(reasonBox);
         try {
           enter(await post("/sign-in", { email: data.get("email").trim(), password: data.get("password"), device_name: deviceName() }));
         } catch (error) {
@@ -60,6 +62,7 @@ export function show({ reason, wasKey, enter }) {
         fields: field("API key or session token", input, "Stored in this tab only, until you close it or sign out."),
         confirm: "Sign in",
         async act() {
+          fill(reasonBox);
           await signInWithKey(input.value.trim()).catch((error) => {
             credential.clearCredential();
             input.select();

@@ -7,7 +7,7 @@ export function personRequired(what) {
   const signOut = () => window.dispatchEvent(new Event("quarterdeck:sign-out"));
   return emptyState(
     `Sign in with your email to ${what}`,
-    el("p", {}, "You are signed in with a key, which has no profile and no devices."),
-    el("button", { class: "primary", type: "button", on: { click: signOut } }, "Sign out and sign in with email"),
+    el("p", {}, "You are signed in with a key, which has no profile and no devices. This signs you out first."),
+    el("button", { class: "primary", type: "button", on: { click: signOut } }, "Use email and password"),
   );
 }
