@@ -96,7 +96,8 @@ async def _members(world: World) -> None:
     async with await world.connect() as connection:
         world.workspace_id = await workspaces.create_workspace(connection, "Harbour Works", ADA)
         for email in NAMES:
-            await members.add_by_operator(connection, world.workspace_id, email)
+            if email != ADA:
+                await members.add_by_operator(connection, world.workspace_id, email)
             await profiles.name_by_operator(connection, email, NAMES[email])
         await members.remove_by_operator(connection, world.workspace_id, LINUS)
         await invite(world, "mary@harbour.example", Role.VIEWER)

@@ -21,7 +21,8 @@ from tests.console.browser import NARROW, WIDE, ConsolePage, Scheme, chromium, l
 from tests.console.png_palette import reduce_colours
 from tests.console.sample_files import add_files_session
 from tests.console.sample_workspace import ADA, SampleWorkspace, create_sample
-from tests.people import PASSWORD, Browser as Profile, invite
+from tests.people import PASSWORD, invite
+from tests.people import Browser as Profile
 from tests.workers import working
 from tests.world import PATIENT, World, migrate_for_tests, serving
 
@@ -163,6 +164,8 @@ async def take_pages_of_people(browser: Browser, url: str, world: World, names: 
                 "account": "/sessions",
             }
             async with open_console(browser, url, width=width, height=height, scheme=scheme) as console:
+                # The code is younger than the rest.
+                await console.page.clock.set_fixed_time(datetime.now(UTC))
                 for name, path in shots.items():
                     if name == "profile":
                         await console.sign_in_person(ADA, PASSWORD, "/none")
@@ -240,9 +243,9 @@ async def _picture(url: str, database_url: str, names: set[str]) -> None:
         await _fill_a_month(sample.world, sample.busy_id)
         await _fill_statistics(sample)
         files_id = await add_files_session(sample.world)
-    async with launch_browser(chromium()) as browser:
-        await take_all(browser, url, sample, files_id, names)
-        await take_pages_of_people(browser, url, sample.world, names)
+        async with launch_browser(chromium()) as browser:
+            await take_all(browser, url, sample, files_id, names)
+            await take_pages_of_people(browser, url, sample.world, names)
 
 
 def main() -> None:

@@ -116,7 +116,8 @@ async def test_from_the_first_start_to_a_session_of_two(
     await other.open(f"/invitation?token={link}")
     await other.heading("Join Test")
     assert link not in other.page.url
-    await expect(other.page.get_by_role("main")).to_contain_text("workspace Test with the role Member")
+    invited = "Ada Marlowe invites you to the workspace Test with the role Member."
+    await expect(other.page.get_by_role("main")).to_contain_text(invited)
     await expect(other.page.get_by_label("Email")).to_have_value(grace)
     await create_account(other, "Grace Osei")
     await nothing_is_stored(other, link)
@@ -268,7 +269,9 @@ async def test_members(console: ConsolePage, world: World) -> None:
 
 
 @pytest.mark.long
-async def test_what_a_role_does_not_allow_is_not_offered(console: ConsolePage, other: ConsolePage, world: World) -> None:
+async def test_what_a_role_does_not_allow_is_not_offered(
+    console: ConsolePage, other: ConsolePage, world: World
+) -> None:
     admin, viewer = await Person.join(world, Role.ADMIN), await Person.join(world, Role.VIEWER)
     await console.sign_in_person(admin.email, PASSWORD, "/members")
     owner = console.page.get_by_role("row").filter(has=console.page.get_by_text("Owner", exact=True))
@@ -482,7 +485,10 @@ async def test_pages_of_people_are_accessible_and_fit_the_screen(
     opened: AbstractAsyncContextManager[ConsolePage] = open_console(browser, server.url, width=width, scheme=scheme)
     found: dict[str, list[str]] = {}
     async with opened as console:
-        for name, heading in ((await invite(world, new_email(), Role.MEMBER), "Join Test"), (link, "Choose a password")):
+        for name, heading in (
+            (await invite(world, new_email(), Role.MEMBER), "Join Test"),
+            (link, "Choose a password"),
+        ):
             await console.open(f"/invitation?token={name}")
             await console.heading(heading)
             found[heading] = await problems(console)

@@ -176,8 +176,8 @@ function title({ workspace_name: name }) {
   return `Join ${visibleName(name)}`;
 }
 
-function purpose({ workspace_name: name, role }) {
-  return el("p", {}, "You are invited to the workspace ", el("strong", {}, visibleName(name)), " with the role ", el("strong", {}, capitalize(role)), ".");
+function purpose({ workspace_name: name, role, invited_by: inviter }) {
+  return el("p", {}, inviter === null ? "You are invited" : [el("strong", {}, visibleName(inviter)), " invites you"], " to the workspace ", el("strong", {}, visibleName(name)), " with the role ", el("strong", {}, capitalize(role)), ".");
 }
 
 /** Of the person whose cookie the browser has, or null. */

@@ -21,9 +21,9 @@ export async function show(view) {
     fill(view.main, head, missingPermission("the members", "workspace.read"));
     return;
   }
-  const members = el("div", {}, loading("members"));
-  const invitations = el("section", { hidden: true });
-  const former = el("section", { hidden: true });
+  const members = el("div", { class: "people" }, loading("members"));
+  const invitations = el("section", { class: "people", hidden: true });
+  const former = el("section", { class: "people", hidden: true });
   const hint = mayManage ? "Invite people by a link, and choose what they may do with their role." : "Admins and owners invite people and change roles.";
   fill(view.main, head, el("p", { class: "muted" }, hint), members, invitations, former);
   drawMembers();
