@@ -18,7 +18,7 @@ export function devicesSection(signal) {
     { name: "Device", cell: (device) => el("div", {}, el("span", { class: "name" }, visibleName(device.name)), isOwn(device) && [" ", el("span", { class: "tag run" }, "This device")]) },
     { name: "Type", class: "short", cell: (device) => KINDS[device.kind] ?? device.kind },
     { name: "Signed in", class: "short", cell: (device) => el("div", {}, relativeTime(device.created_at), device.address !== null && el("div", { class: "muted small-text" }, `from ${device.address}`)) },
-    { name: "Last used", class: "short", cell: (device) => relativeTime(device.last_used_at) },
+    { name: "Last used", class: "short", cell: (device) => (isOwn(device) ? "Now" : relativeTime(device.last_used_at)) },
     { name: "Actions", class: "actions", cell: (device) => (isOwn(device) ? null : endButton(device)) },
   ];
 
