@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
+from playwright.async_api import Browser, BrowserContext, Locator, Page, async_playwright, expect
 
 AXE = Path(__file__).parent / "node_modules/axe-core/axe.min.js"
 NARROW, WIDE = 360, 1280
@@ -138,10 +138,24 @@ class ConsolePage:
         await expect(self.page.get_by_role("status").filter(has_text="Loading ")).to_have_count(0)
 
     async def sign_in(self, secret: str, path: str = "/") -> None:
+        """With a key or a session token."""
         await self.open(path)
+        await self.page.get_by_role("button", name="Use an API key").click()
         await self.page.get_by_label("API key or session token").fill(secret)
-        await self.page.get_by_role("button", name="Sign in").click()
+        await self.page.get_by_role("button", name="Sign in", exact=True).click()
         await expect(self.page.get_by_role("button", name="Sign out")).to_be_visible()
+
+    async def sign_in_person(self, email: str, password: str, path: str = "/") -> None:
+        await self.open(path)
+        await self.page.get_by_label("Email").fill(email)
+        await self.page.get_by_label("Password").fill(password)
+        await self.page.get_by_role("button", name="Sign in", exact=True).click()
+        await expect(self.account).to_be_visible()
+
+    @property
+    def account(self) -> Locator:
+        """The button of the account menu."""
+        return self.page.get_by_role("button", name="Account of")
 
     async def heading(self, text: str) -> None:
         await expect(self.page.get_by_role("heading", level=1, name=text)).to_be_visible()

@@ -7,11 +7,12 @@ import httpx
 from msgspec import Struct
 
 from quarterdeck.api_keys.model import CreateApiKeyBody
-from quarterdeck.core.actors import Permission
+from quarterdeck.core.actors import Permission, Role
 from quarterdeck.people import members, profiles
 from quarterdeck.workspaces import service as workspaces
 from tests.console.sample_agents import SampleAgents, add_agents
 from tests.console.sample_report import add_report
+from tests.people import invite
 from tests.workers import at_rest, eventually, started
 from tests.world import EVERY_PERMISSION, World, bundle
 
@@ -66,6 +67,7 @@ class SampleWorkspace(Struct, frozen=True):
             "activity": "/activity",
             "audit": "/audit",
             "workspace": "/workspace",
+            "members": "/members",
         }
 
 
@@ -94,9 +96,11 @@ async def _members(world: World) -> None:
     async with await world.connect() as connection:
         world.workspace_id = await workspaces.create_workspace(connection, "Harbour Works", ADA)
         for email in NAMES:
-            await members.add_by_operator(connection, world.workspace_id, email)
+            if email != ADA:
+                await members.add_by_operator(connection, world.workspace_id, email)
             await profiles.name_by_operator(connection, email, NAMES[email])
         await members.remove_by_operator(connection, world.workspace_id, LINUS)
+        await invite(world, "mary@harbour.example", Role.VIEWER)
 
 
 async def _keys(world: World) -> None:

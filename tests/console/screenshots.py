@@ -12,12 +12,17 @@ from uuid import uuid4
 import httpx
 from playwright.async_api import Browser, Page, expect
 
+from quarterdeck.core.actors import Role
 from quarterdeck.core.ids import first_id_at
+from quarterdeck.core.settings import KeySettings, SignInSettings
+from quarterdeck.people import invitations
 from quarterdeck.server import embedded_postgres
 from tests.console.browser import NARROW, WIDE, ConsolePage, Scheme, chromium, launch_browser, open_console
 from tests.console.png_palette import reduce_colours
 from tests.console.sample_files import add_files_session
-from tests.console.sample_workspace import SampleWorkspace, create_sample
+from tests.console.sample_workspace import ADA, SampleWorkspace, create_sample
+from tests.people import PASSWORD, invite
+from tests.people import Browser as Profile
 from tests.workers import working
 from tests.world import PATIENT, World, migrate_for_tests, serving
 
@@ -105,8 +110,13 @@ async def _nothing(_: Page) -> None:
     pass
 
 
+async def _open_account(page: Page) -> None:
+    await page.get_by_role("button", name="Account of").click()
+
+
 PREPARED: dict[str, Callable[[Page], Awaitable[None]]] = {
     "agent-session": _edit_session,
+    "account": _open_account,
     "audit": _unfold,
     "files": _open_files,
     "inbox": _open_a_request,
@@ -139,6 +149,42 @@ async def take_all(browser: Browser, url: str, sample: SampleWorkspace, files_id
                     await console.load(path)
                     await PREPARED.get(name, _nothing)(console.page)
                     await _take(browser, console, f"{name}-{size}-{scheme}")
+
+
+async def take_pages_of_people(browser: Browser, url: str, world: World, names: set[str]) -> None:
+    """Those of somebody with an invitation, and of Ada, who signs in with a password."""
+    await _set_password(world)
+    for size, (width, height) in SIZES.items():
+        for scheme in SCHEMES:
+            code = await world.http.post("/v1/device-codes", json={"device_name": "qd on workstation"})
+            shots = {
+                "invitation": f"/invitation?token={await invite(world, 'mary@harbour.example', Role.MEMBER)}",
+                "profile": "/profile",
+                "device": f"/devices/approve?code={code.json()['user_code']}",
+                "account": "/sessions",
+            }
+            async with open_console(browser, url, width=width, height=height, scheme=scheme) as console:
+                # The code is younger than the rest.
+                await console.page.clock.set_fixed_time(datetime.now(UTC))
+                for name, path in shots.items():
+                    if name == "profile":
+                        await console.sign_in_person(ADA, PASSWORD, "/none")
+                    if names and name not in names:
+                        continue
+                    if name == "invitation":
+                        await console.open(path)
+                        await console.heading("Join Harbour Works")
+                    else:
+                        await console.load(path)
+                    await PREPARED.get(name, _nothing)(console.page)
+                    await _take(browser, console, f"{name}-{size}-{scheme}")
+
+
+async def _set_password(world: World) -> None:
+    async with await world.connect() as connection:
+        token = await invitations.account_link(connection, KeySettings(environment="live"), SignInSettings(), ADA)
+    answer = await Profile(world).post("/v1/invitations/accept", {"token": token, "password": PASSWORD})
+    assert answer.status_code == 200, answer.text
 
 
 async def _take(browser: Browser, console: ConsolePage, name: str) -> None:
@@ -197,8 +243,9 @@ async def _picture(url: str, database_url: str, names: set[str]) -> None:
         await _fill_a_month(sample.world, sample.busy_id)
         await _fill_statistics(sample)
         files_id = await add_files_session(sample.world)
-    async with launch_browser(chromium()) as browser:
-        await take_all(browser, url, sample, files_id, names)
+        async with launch_browser(chromium()) as browser:
+            await take_all(browser, url, sample, files_id, names)
+            await take_pages_of_people(browser, url, sample.world, names)
 
 
 def main() -> None:

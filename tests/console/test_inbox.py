@@ -316,7 +316,7 @@ async def test_tokens_settings_usage_and_daily_limit(
         await guest.sign_in(tokens["Reader"])
         await send(guest.page, "call: read_meter")
         card = request(guest.page, "Tool result required: read_meter")
-        await expect(card).to_contain_text("can answer.")
+        await expect(card).to_contain_text("Answering requires the permission action.resolve")
         await expect(card.get_by_role("button")).to_have_count(0)
     async with open_console(browser, server.url) as guest:
         await guest.sign_in(tokens["Harbour office"])

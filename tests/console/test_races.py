@@ -109,6 +109,7 @@ async def test_late_401_of_the_old_key_does_not_sign_out_the_new_one(console: Co
     await page.get_by_role("button", name="Sign out").click()
     await console.heading("Sign in")
     await world.execute("UPDATE api_keys SET revoked_at = now() WHERE label = 'Old'")
+    await page.get_by_role("button", name="Use an API key").click()
     await page.get_by_label("API key or session token").fill(new)
     await page.keyboard.press("Enter")
     await expect(page.locator(".account")).to_contain_text("New")
@@ -191,6 +192,7 @@ async def test_missing_scripts_show_a_message(console: ConsolePage) -> None:
 async def test_key_with_characters_that_headers_cannot_contain(console: ConsolePage) -> None:
     page = console.page
     await console.open()
+    await page.get_by_role("button", name="Use an API key").click()
     await page.get_by_label("API key or session token").fill("qd_schlüssel🗝")
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("alert")).to_contain_text("This key is invalid, expired or revoked.")

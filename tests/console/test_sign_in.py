@@ -34,6 +34,7 @@ async def test_sign_out(console: ConsolePage, world: World) -> None:
 
 async def test_wrong_key(console: ConsolePage) -> None:
     await console.open()
+    await console.page.get_by_role("button", name="Use an API key").click()
     await console.page.get_by_label("API key or session token").fill("qd_test_wrong")
     await console.page.keyboard.press("Enter")
     alert = console.page.get_by_role("alert")

@@ -22,7 +22,8 @@ async def test_a_person_is_invited_and_joins(world: World) -> None:
     grace = Browser(world)
     summary = (await grace.post("/v1/invitations/look-up", {"token": token})).json()
     assert summary == {
-        "email": email, "workspace_name": "Test", "role": "viewer", "has_account": False, "may_change_email": False,
+        "email": email, "workspace_name": "Test", "role": "viewer", "invited_by": admin.email, "has_account": False,
+        "may_change_email": False,
     }  # fmt: skip
     body = {"token": token, "password": PASSWORD, "display_name": "Grace"}
     accepted = await grace.post("/v1/invitations/accept", body)

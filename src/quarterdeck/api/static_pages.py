@@ -12,6 +12,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope
 
+from quarterdeck import __version__
 from quarterdeck.core import errors
 from quarterdeck.core.call import parse_tags, tags_match_weakly
 from quarterdeck.http.content_negotiation import accepts_encoding
@@ -105,7 +106,12 @@ def _fill_in(index: str, assets: str, found: dict[str, bytes]) -> str:
     sheets = sorted((name for name in found if name.endswith(".css")), key=lambda name: (name != _FIRST_STYLE, name))
     styles = [f'<link rel="stylesheet" href="{assets}/{name}">' for name in sheets]
     modules = [f'<link rel="modulepreload" href="{assets}/{name}">' for name in found if name.endswith(".js")]
-    parts = {"{styles}": "\n  ".join(styles), "{modules}": "\n  ".join(modules), "{assets}": assets}
+    parts = {
+        "{styles}": "\n  ".join(styles),
+        "{modules}": "\n  ".join(modules),
+        "{assets}": assets,
+        "{version}": __version__,
+    }
     for mark, text in parts.items():
         index = index.replace(mark, text)
     return index

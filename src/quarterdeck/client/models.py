@@ -862,6 +862,8 @@ class InvitationSummaryBody(Struct, frozen=True):
     workspace_name: str | None
     """null: the link sets a new password for an existing account."""
     role: Role | None
+    invited_by: str | None
+    """Name or email address of a person. null: the operator."""
     has_account: bool
     """The address belongs to an account: sign in and use `join_workspace` instead of accepting."""
     may_change_email: bool

@@ -1,6 +1,6 @@
 // Client for the public API. Errors carry the server's message and the request id.
 
-import { secret, tokenSessionId, whoami } from "./credential.js";
+import { credentialHeaders, credentialRevision } from "./credential.js";
 
 const ROOT = new URL("v1/", document.baseURI);
 const MAX_ATTEMPTS = 4;
@@ -26,10 +26,10 @@ export class ApiError extends Error {
 }
 
 /** @type {(error: ApiError) => void} */
-let unauthorized = () => {};
-/** Registers the handler that is called when the credential is no longer accepted. */
-export function onUnauthorized(handler) {
-  unauthorized = handler;
+let refused = () => {};
+/** Registers the handler of 401 and 404: the credential may have ended, or the membership in the workspace. */
+export function onRefused(handler) {
+  refused = handler;
 }
 
 /** The URL of an API path. Empty query values are omitted. */
@@ -100,10 +100,8 @@ async function readJson(response, signal) {
  */
 export async function send(method, url, options = {}) {
   const { body, signal, key, headers = {} } = options;
-  const sentSecret = secret();
-  const allHeaders = { ...headers, Authorization: `Bearer ${sentSecret}` };
-  // Listing keys requires the workspace; session tokens must not send it.
-  if (whoami() !== null && tokenSessionId() === null) allHeaders["Service-Workspace"] = whoami().workspace_id;
+  const sentRevision = credentialRevision();
+  const allHeaders = { ...credentialHeaders(), ...headers };
   if (key) allHeaders["Idempotency-Key"] = key;
   if (body !== undefined) allHeaders["Content-Type"] = "application/json";
   const text = typeof body === "string" ? body : JSON.stringify(body);
@@ -113,7 +111,7 @@ export async function send(method, url, options = {}) {
   } catch (error) {
     throw signal?.aborted ? error : unreachableError();
   }
-  if (!response.ok) throw await responseError(response, sentSecret);
+  if (!response.ok) throw await responseError(response, sentRevision);
   return response;
 }
 
@@ -121,30 +119,30 @@ export function unreachableError() {
   return new ApiError(0, "unreachable", "The server cannot be reached.", null);
 }
 
-async function responseError(response, sentSecret) {
+async function responseError(response, sentRevision) {
   let body = null;
   try {
     body = await response.json();
   } catch {
     // Not our error format, for example a proxy's error page. Only the status is known.
   }
-  return apiError(response.status, body?.error, (name) => response.headers.get(name), sentSecret);
+  return apiError(response.status, body?.error, (name) => response.headers.get(name), sentRevision);
 }
 
 /**
- * Builds an ApiError; `header` returns a header by name. On a 401 the registered handler is called, unless the user has
- * signed in with another credential since the request was sent.
+ * Builds an ApiError; `header` returns a header by name. The registered handler is not called if the user has signed in with
+ * another credential since the request was sent.
  */
-export function apiError(status, body, header, sentSecret) {
+export function apiError(status, body, header, sentRevision) {
   const seconds = Number.parseFloat(header("Retry-After"));
   const error = new ApiError(
     status,
     body?.code ?? "unknown",
-    body?.message ?? `The server returned status ${status}.`,
+    status === 426 ? "The server was updated. Reload this page." : (body?.message ?? `The server returned status ${status}.`),
     header("X-Request-Id"),
     Number.isFinite(seconds) ? seconds * 1000 : null,
   );
-  if (status === 401 && sentSecret === secret()) unauthorized(error);
+  if ((status === 401 || status === 404) && sentRevision === credentialRevision()) refused(error);
   return error;
 }
 

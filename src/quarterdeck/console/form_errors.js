@@ -3,9 +3,19 @@
 import { el, fill, uniqueId } from "./dom.js";
 import { errorBox } from "./notices.js";
 
+/** An error at one field, found before anything is sent. */
+export class FieldError extends Error {
+  isRetryable = false;
+
+  constructor(field, message) {
+    super(message);
+    this.field = field;
+  }
+}
+
 /** `container`: for errors that name no field. */
 export function showFormError(form, container, error) {
-  const control = namedControl(form, error.message);
+  const control = namedControl(form, error);
   if (error.isRetryable || control === undefined) {
     fill(container, errorBox(error));
     return;
@@ -31,10 +41,10 @@ export function clearFormErrors(form, container) {
   }
 }
 
-/** The server names a field in one of these ways: "url must …", "… - at `$.settings.temperature`", "… with this name." */
-function namedControl(form, message) {
+/** `field` is the name of one. The server names a field in one of these ways: "url must …", "… - at `$.settings.temperature`", "… with this name." */
+function namedControl(form, { message, field = null }) {
   const path = /at `\$\.([^`]+)`$/.exec(message)?.[1].split(/\W+/) ?? [];
-  const names = [...path.reverse(), /^\w+/.exec(message)?.[0], / this (\w+)\.$/.exec(message)?.[1]];
+  const names = [field, ...path.reverse(), /^\w+/.exec(message)?.[0], / this (\w+)\.$/.exec(message)?.[1]];
   // The innermost one: a field of a configuration is a fieldset around its control of the same name.
   const find = (name) => [...form.elements].findLast((one) => one.name === name && one.type !== "radio" && one.closest("[hidden]") === null);
   return names.map(find).find((one) => one !== undefined);

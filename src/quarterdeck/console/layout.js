@@ -1,12 +1,13 @@
 // The parts around every page: navigation, account and the area for notices.
 
-import { tokenSessionId, whoami } from "./credential.js";
+import { profile, tokenSessionId, whoami } from "./credential.js";
 import { replacePage } from "./dialogs.js";
 import { el } from "./dom.js";
 import { icon } from "./icons.js";
 import { inboxBadge } from "./inbox/open_actions.js";
 import { HELP_LINKS, PAGES } from "./navigation.js";
 import { openPalette, SHORTCUT } from "./palette/palette.js";
+import { accountMenu } from "./people/account_menu.js";
 import { visibleName } from "./visible_text.js";
 
 /** Draws the layout for a path and returns its empty `main` element. */
@@ -27,7 +28,7 @@ export function drawLayout(path) {
         isKey && searchButton(),
         isKey && el("nav", { "aria-label": "Main" }, el("ul", {}, PAGES.map((page) => navigationLink(page, path)))),
         el("ul", { class: "help-links" }, HELP_LINKS.map(helpLink)),
-        account(),
+        el("div", { class: "account" }, profile() === null ? keyAccount() : accountMenu()),
       ),
       main,
     ),
@@ -57,15 +58,13 @@ function helpLink({ url, name, icon: iconName }) {
   return el("li", {}, el("a", { href: url, target: "_blank", rel: "noopener noreferrer" }, icon(iconName), name));
 }
 
-function account() {
+function keyAccount() {
   const { workspace_name: workspace, label, prefix } = whoami();
   const signOut = () => window.dispatchEvent(new Event("quarterdeck:sign-out"));
-  return el(
-    "div",
-    { class: "account" },
+  return [
     el("div", { class: "account-name" }, visibleName(workspace)),
     el("div", { class: "muted" }, visibleName(label ?? "Session token")),
     el("code", {}, `${prefix}…`),
     el("button", { class: "plain", type: "button", on: { click: signOut } }, "Sign out"),
-  );
+  ];
 }

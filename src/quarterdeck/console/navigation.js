@@ -7,6 +7,7 @@ export const PAGES = [
   { path: "/skills", name: "Skills", icon: "skills" },
   { path: "/mcp-servers", name: "MCP servers", icon: "servers" },
   { path: "/activity", name: "Activity", icon: "activity" },
+  { path: "/members", name: "Members", icon: "members" },
   { path: "/keys", name: "Keys", icon: "keys" },
   { path: "/credentials", name: "Credentials", icon: "credentials" },
   { path: "/webhooks", name: "Webhooks", icon: "webhooks" },
@@ -20,6 +21,12 @@ export const HELP_LINKS = [
   { url: "docs", name: "API reference", icon: "api" },
 ];
 
+/** Also in the command palette, for people who have signed in. */
+export const PERSON_PAGES = [
+  { path: "/profile", name: "Profile", icon: "profile" },
+  { path: "/devices/approve", name: "Sign in a device", icon: "profile" },
+];
+
 /** Actions of the command palette. `?new` opens the form of the page. */
 export const ACTIONS = [
   { path: "/sessions?new", name: "New session", icon: "plus", permission: "session.manage" },
@@ -27,6 +34,7 @@ export const ACTIONS = [
   { path: "/skills?new", name: "New skill", icon: "plus", permission: "skill.manage" },
   { path: "/mcp-servers?new", name: "Add MCP server", icon: "plus", permission: "agent.manage" },
   { path: "/credentials?new", name: "Create credential", icon: "plus", permission: "credential.manage" },
+  { path: "/members?new", name: "Invite a person", icon: "plus", permission: "member.manage" },
   { path: "/keys?new", name: "Create key", icon: "plus", permission: "key.manage" },
   { path: "/webhooks?new", name: "Create webhook", icon: "plus", permission: "key.manage" },
 ];

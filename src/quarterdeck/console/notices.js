@@ -1,7 +1,9 @@
 // Notices, errors, empty states and loading indicators.
 
 import { copyButton } from "./clipboard.js";
+import { profile, reasonAgainst } from "./credential.js";
 import { el } from "./dom.js";
+import { capitalize } from "./format.js";
 
 const NOTICE_MS = 6000;
 
@@ -28,11 +30,11 @@ export function emptyState(title, ...children) {
   return el("div", { class: "empty" }, el("h2", {}, title), children);
 }
 
-/** Shown instead of content that the credential is not allowed to read. */
+/** Shown instead of content that the caller is not allowed to read. */
 export function missingPermission(what, permission) {
   return emptyState(
     `No access to ${what}`,
-    el("p", {}, "Your key does not have the permission ", el("code", {}, permission), ". Sign in with a key that has it."),
+    el("p", {}, capitalize(reasonAgainst(permission)), profile() === null && " Sign in with a key that has it."),
   );
 }
 

@@ -1,15 +1,15 @@
 // Uploads with progress, and downloads.
 
 import { apiError, apiUrl, send, unreachableError } from "./api.js";
-import { secret } from "./credential.js";
+import { credentialHeaders, credentialRevision } from "./credential.js";
 
 /** Uses XMLHttpRequest because fetch does not report upload progress. `progress(fraction)` receives 0 to 1. */
 export function upload(path, blob, { query = {}, type, key, progress, signal }) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
-    const sentSecret = secret();
+    const sentRevision = credentialRevision();
     request.open("POST", apiUrl(path, query));
-    request.setRequestHeader("Authorization", `Bearer ${sentSecret}`);
+    for (const [name, value] of Object.entries(credentialHeaders())) request.setRequestHeader(name, value);
     request.setRequestHeader("Content-Type", type);
     request.setRequestHeader("Idempotency-Key", key);
     request.upload.addEventListener("progress", (event) => {
@@ -18,7 +18,7 @@ export function upload(path, blob, { query = {}, type, key, progress, signal }) 
     request.addEventListener("load", () => {
       const body = parseJson(request.responseText);
       if (request.status >= 200 && request.status < 300 && body !== null) resolve(body);
-      else reject(apiError(request.status, body?.error, (name) => request.getResponseHeader(name), sentSecret));
+      else reject(apiError(request.status, body?.error, (name) => request.getResponseHeader(name), sentRevision));
     });
     request.addEventListener("error", () => reject(unreachableError()));
     request.addEventListener("abort", () => reject(new DOMException("The upload was stopped.", "AbortError")));

@@ -148,6 +148,7 @@ async def look_up_invitation(
             invitation.email,
             invitation.workspace_name,
             invitation.role,
+            invitation.invited_by,
             has_account=invitation.workspace_id is not None and account is not None and account.is_taken,
             may_change_email=invitation.workspace_id is None,
         )

@@ -108,6 +108,7 @@ class InvitationSummaryBody(Struct, frozen=True):
         str | None, Meta(description="null: the link sets a new password for an existing account.")
     ]
     role: Role | None
+    invited_by: Annotated[str | None, Meta(description="Name or email address of a person. null: the operator.")]
     has_account: Annotated[
         bool,
         Meta(description="The address belongs to an account: sign in and use `join_workspace` instead of accepting."),
@@ -262,7 +263,7 @@ EXAMPLES = (
     CreatedInvitationBody(**asdict(_INVITATION), token=_TOKEN),
     InvitationPage([replace(_INVITATION, accepted_at=EVENING)], None),
     InvitationTokenBody(_TOKEN),
-    InvitationSummaryBody("grace@example.com", "Analytical engines", Role.MEMBER, False, False),
+    InvitationSummaryBody("grace@example.com", "Analytical engines", Role.MEMBER, "Ada Lovelace", False, False),
     AcceptInvitationBody(_TOKEN, "a long pass phrase", "Grace Hopper"),
     SignInBody("ada@example.com", "a long pass phrase"),
     ProfileBody(ADA, _DEVICE.id, True, [MembershipBody(WORKSPACE, "Analytical engines", Role.OWNER)]),

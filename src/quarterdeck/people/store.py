@@ -208,6 +208,8 @@ class Invitation(Struct, frozen=True):
     user_id: UUID | None
     email: str
     role: Role | None
+    # The name or the address of the person who made it.
+    invited_by: str | None
     # Whether an operator made it, or a person who could still make it today.
     is_authorized: bool
 
@@ -230,12 +232,15 @@ WHERE workspace_id = %s AND id = %s AND withdrawn_at IS NULL AND accepted_at IS 
 """
 _OPEN_INVITATION = """
 SELECT i.id, i.workspace_id, w.name AS workspace_name, i.user_id, i.email, i.role,
+       coalesce(u.display_name, u.email) AS invited_by,
        i.created_by IS NULL OR EXISTS (
            SELECT FROM members m
            WHERE m.workspace_id = i.workspace_id AND m.user_id = i.created_by AND m.ended_at IS NULL
              AND (m.role = 'owner' OR (m.role = 'admin' AND i.role <> 'owner'))
        ) AS is_authorized
-FROM invitations i LEFT JOIN workspaces w ON w.id = i.workspace_id
+FROM invitations i
+LEFT JOIN workspaces w ON w.id = i.workspace_id
+LEFT JOIN users u ON u.id = i.created_by
 WHERE i.secret_hash = %s AND i.accepted_at IS NULL AND i.withdrawn_at IS NULL AND i.expires_at > clock_timestamp()
 """
 _LOCK_INVITATION = f"{_OPEN_INVITATION} FOR NO KEY UPDATE OF i"

@@ -87,6 +87,7 @@ function details(item, showHistory) {
     ["Object", [objectTypeName(item), name !== null && ` “${visibleName(name)}”`]],
     ["Object ID", idWithCopy(item.object_id, "object ID")],
     item.api_key_id && ["API key", idWithCopy(item.api_key_id, "key ID")],
+    item.device_id && ["Device", idWithCopy(item.device_id, "device ID")],
     item.session_token_id && ["Session token", idWithCopy(item.session_token_id, "token ID")],
     item.address && ["IP address", el("code", {}, item.address)],
     item.request_id && ["Request", idWithCopy(item.request_id, "request ID")],

@@ -42,8 +42,22 @@ const ACTIONS = {
   create_workspace: ["created the workspace", "Workspace created"],
   change_workspace: ["changed the workspace", "Workspace changed"],
   add_member: ["added the member", "Member added"],
+  change_member: ["changed the role of", "Role changed"],
   remove_member: ["removed the member", "Member removed"],
+  leave_workspace: ["left the workspace as", "Member left"],
   set_user: ["renamed the member", "Member renamed"],
+  create_invitation: ["invited", "Invitation created"],
+  withdraw_invitation: ["revoked the invitation of", "Invitation revoked"],
+  accept_invitation: ["accepted the invitation as", "Invitation accepted"],
+  join_workspace: ["joined the workspace as", "Member joined"],
+  create_account_link: ["created a password link for", "Password link created"],
+  sign_in: ["signed in on", "Signed in"],
+  sign_out: ["signed out", "Signed out"],
+  end_device: ["signed out the device", "Device signed out"],
+  end_all_devices: ["signed out everywhere", "Signed out everywhere"],
+  answer_device_code: ["answered the sign-in of", "Device sign-in answered"],
+  change_profile: ["changed the profile of", "Profile changed"],
+  change_password: ["changed the password of", "Password changed"],
 };
 
 const OBJECT_TYPES = {
@@ -52,7 +66,9 @@ const OBJECT_TYPES = {
   agent_version: "Agent versions",
   api_key: "API keys",
   credential: "Credentials",
+  device: "Devices",
   file: "Files",
+  invitation: "Invitations",
   mcp_server: "MCP servers",
   member: "Members",
   run: "Runs",
@@ -69,6 +85,8 @@ const PAGES = {
   agent: (id) => `#/agents/${id}`,
   api_key: () => "#/keys",
   credential: () => "#/credentials",
+  invitation: () => "#/members",
+  member: () => "#/members",
   mcp_server: (id) => `#/mcp-servers/${id}`,
   session: (id) => `#/sessions/${id}`,
   skill: (id) => `#/skills/${id}`,
@@ -109,7 +127,7 @@ export function objectName({ object_name: name, detail }) {
 
 /** The address of the object in the console, or null if it has no page. */
 export function objectLink({ object_type: type, object_id: id, action, detail }) {
-  if (action.startsWith("delete_") || type === "file") return null;
+  if (action.startsWith("delete_") || type === "file" || type === "device") return null;
   if (type === "run" || type === "session_token") return `#/sessions/${detail.session_id}`;
   if (type === "action") return detail.session_id ? `#/sessions/${detail.session_id}?action=${id}` : "#/inbox";
   if (type === "skill_version") return `#/skills/${detail.skill_id}/versions/${detail.version}`;

@@ -9,7 +9,7 @@ import { longText } from "../session/long_text.js";
 import { answerForm } from "./answer_forms.js";
 import { jsonField } from "./json_field.js";
 import { canAnswer, reasonNotToRaise } from "./permission.js";
-import { answerDetails, answerText, callerDetails, callerName, kindOf, limitUse, scopeName } from "./labels.js";
+import { answerDetails, answerText, callerLabel, callerName, kindOf, limitUse, scopeName } from "./labels.js";
 
 const GOOD = ["good", "✓"];
 const BAD = ["bad", "✕"];
@@ -97,7 +97,7 @@ function readOnly({ arguments: callArguments, reached }) {
   return [
     callArguments && jsonField("Arguments", callArguments).node,
     reached && el("p", {}, limitUse(reached), " used"),
-    el("p", { class: "hint" }, "Only a key with the permission session.manage, or a session token that may answer requests, can answer."),
+    el("p", { class: "hint" }, "Answering requires the permission action.resolve, or a session token that may answer requests."),
   ];
 }
 
@@ -110,7 +110,7 @@ function toneAndSign({ kind, state, resolution }) {
 function answeredCard(action) {
   const [tone, sign] = toneAndSign(action);
   const details = answerDetails(action);
-  const by = action.resolved_by && [" by ", el("span", { title: callerDetails(action.resolved_by) }, callerName(action.resolved_by))];
+  const by = action.resolved_by && [" by ", callerLabel(action.resolved_by)];
   const line = [
     el("span", { class: `action-sign ${tone}`, "aria-hidden": "true" }, sign),
     el("span", {}, el("strong", {}, answerText(action)), by, action.tool !== null && [" · ", el("code", {}, visibleName(action.tool))]),

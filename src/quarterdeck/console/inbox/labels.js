@@ -1,6 +1,8 @@
 // Requests of runs (actions in the API) as text: kinds, states, answers and who gave them.
 
+import { el } from "../dom.js";
 import { capitalize } from "../format.js";
+import { emailOf } from "../people/emails.js";
 import { formatCost } from "../usage/usage_text.js";
 import { visibleName, visibleText } from "../visible_text.js";
 
@@ -12,6 +14,7 @@ export const KINDS = {
 };
 const STATES = { expired: "Expired without an answer", cancelled: "Cancelled with its run" };
 const SCOPES = { run: "this run", session: "this session", day: "the workspace today" };
+const CREDENTIALS = { api_key: "API key", device: "Device", session_token: "Session token" };
 const MAX_SHORT = 120;
 
 /** Unknown kinds, from a newer server, are shown by their name. */
@@ -81,15 +84,24 @@ export function prettyJson(value) {
   return JSON.stringify(value, null, 2);
 }
 
-/** The person behind an API key; a session token is used by others than its creator, so it is shown by its label. */
+/** The name with the credential as a tooltip. A person without a name is shown by the email address. */
+export function callerLabel(caller, className = null) {
+  const node = el("span", { class: className, title: callerDetails(caller) }, callerName(caller));
+  if (caller.type === "device" && caller.display_name === null) {
+    emailOf(caller.user_id).then((email) => { if (email !== null) node.textContent = visibleName(email); });
+  }
+  return node;
+}
+
+/** The person behind a key or a device; a session token is used by others than its creator, so it is shown by its label. */
 export function callerName({ type, label, display_name: name }) {
   if (type === "session_token") return label ? visibleName(label) : "Session token";
   return visibleName(name ?? label ?? "API key");
 }
 
 /** The credential, for a tooltip. */
-export function callerDetails({ type, label, display_name: name }) {
-  const kind = type === "session_token" ? "Session token" : "API key";
+function callerDetails({ type, label, display_name: name }) {
+  const kind = CREDENTIALS[type] ?? type;
   const credential = label ? `${kind} “${visibleName(label)}”` : kind;
   return name ? `${credential} of ${visibleName(name)}` : credential;
 }

@@ -6,7 +6,7 @@ import { can, tokenSessionId } from "../credential.js";
 let tokenMayAnswer = false;
 
 export function canAnswer() {
-  return tokenSessionId() === null ? can("session.manage") : tokenMayAnswer;
+  return tokenSessionId() === null ? can("action.resolve") : tokenMayAnswer;
 }
 
 /** A session token without this right finds no requests, so the server is asked once for each page. */

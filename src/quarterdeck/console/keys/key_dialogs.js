@@ -1,7 +1,7 @@
 // Dialogs that create, rotate and revoke a key.
 
 import { get, idempotentPost, post } from "../api.js";
-import { can, setCaller, storeSecret, whoami } from "../credential.js";
+import { can, profile, setCaller, storeSecret, whoami } from "../credential.js";
 import { field, formDialog } from "../dialogs.js";
 import { el, uniqueId } from "../dom.js";
 import { notice } from "../notices.js";
@@ -120,7 +120,7 @@ function permissionsField() {
         "div",
         {},
         el("label", { for: box.id, class: "mono" }, name),
-        el("p", { class: "hint", id: hintId }, description, !isAllowed && " Your key doesn't have this permission."),
+        el("p", { class: "hint", id: hintId }, description, !isAllowed && ` Your ${profile() === null ? "key" : "role"} doesn't have this permission.`),
       ),
     );
   });

@@ -1,7 +1,7 @@
 // The list of agents.
 
 import { modelName } from "../agents/versions.js";
-import { can } from "../credential.js";
+import { can, reasonAgainst } from "../credential.js";
 import { el, fill } from "../dom.js";
 import { emptyState, missingPermission } from "../notices.js";
 import { navigate, replaceQuery } from "../router.js";
@@ -42,7 +42,7 @@ export async function show(view) {
     view.title("Agents", create),
     canChange
       ? el("p", { class: "muted" }, "An agent has a model, instructions, skills and tools in numbered versions. Sessions use it instead of repeating them.")
-      : el("p", { class: "muted" }, "Read-only: your key does not have the permission ", el("code", {}, "agent.manage"), "."),
+      : el("p", { class: "muted" }, `Read-only: ${reasonAgainst("agent.manage")}`),
     el("div", { class: "toolbar" }, el("label", { class: "choice switch" }, archived, "Show archived")),
     list,
   );

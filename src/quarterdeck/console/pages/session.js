@@ -1,7 +1,7 @@
 // One session: its live transcript, its runs and the composer.
 
 import { get, listAll } from "../api.js";
-import { can, tokenSessionId } from "../credential.js";
+import { can, reasonAgainst, tokenSessionId } from "../credential.js";
 import { el, fill } from "../dom.js";
 import { streamEvents } from "../event_stream.js";
 import { refreshOpenActions } from "../inbox/open_actions.js";
@@ -151,7 +151,7 @@ class SessionPage {
     else notice("Files cannot be attached here.");
   }
 
-  /** Only a key can upload files. */
+  /** A session token cannot upload files. */
   get #canAttach() {
     return can("session.manage") && this.#session.archived_at === null;
   }
@@ -184,7 +184,7 @@ class SessionPage {
     const send = (text, delivery, attachments, isBatch) => this.#send(text, delivery, attachments, isBatch);
     const files = this.#canAttach ? this.#files : null;
     this.#composer = canWrite() ? composer({ sessionId: session.id, signal, send, files, isArchived, more: this.#filesPanel.button }) : null;
-    const readOnly = "Read-only: your key does not have the permission session.manage.";
+    const readOnly = `Read-only: ${reasonAgainst("session.manage")}`;
     const content = this.#composer?.node ?? el("div", { class: "card buttons" }, el("span", { class: "muted" }, readOnly), this.#filesPanel.button);
     fill(this.#footer, this.#jump, this.#connection.node, content);
   }

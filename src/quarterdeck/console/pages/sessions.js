@@ -1,7 +1,8 @@
 // The list of sessions.
 
-import { can } from "../credential.js";
+import { can, reasonAgainst } from "../credential.js";
 import { el, fill } from "../dom.js";
+import { capitalize } from "../format.js";
 import { segments } from "../segments.js";
 import { emptyState, missingPermission } from "../notices.js";
 import { navigate, replaceQuery } from "../router.js";
@@ -48,7 +49,7 @@ export async function show(view) {
 
   function newButton() {
     const isAllowed = can("session.manage");
-    const reason = isAllowed ? null : "Your key does not have the permission session.manage.";
+    const reason = isAllowed ? null : capitalize(reasonAgainst("session.manage"));
     const attributes = { type: "button", class: "primary", disabled: !isAllowed, title: reason, on: { click: create } };
     return el("button", attributes, "New session");
   }

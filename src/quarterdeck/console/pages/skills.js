@@ -1,7 +1,7 @@
 // The list of skills.
 
 import { listAll, post } from "../api.js";
-import { can } from "../credential.js";
+import { can, reasonAgainst } from "../credential.js";
 import { field, formDialog } from "../dialogs.js";
 import { el, fill } from "../dom.js";
 import { formatBytes, pluralize } from "../format.js";
@@ -93,7 +93,7 @@ export async function show(view) {
     view.title("Skills", create),
     canChange
       ? dropZone({ heading: "Upload a skill", signal: view.signal, onBundle })
-      : el("p", { class: "muted" }, "Read-only: your key does not have the permission ", el("code", {}, "skill.manage"), "."),
+      : el("p", { class: "muted" }, `Read-only: ${reasonAgainst("skill.manage")}`),
     el("div", { class: "toolbar" }, el("div", { class: "field" }, search), el("label", { class: "choice switch" }, archived, "Show archived")),
     list,
   );

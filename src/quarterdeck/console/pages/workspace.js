@@ -1,44 +1,31 @@
-// The workspace, its members and the key in use.
+// The workspace, its limits and the access of the user.
 
 import { get, patch } from "../api.js";
 import { copyButton } from "../clipboard.js";
-import { can, whoami } from "../credential.js";
+import { can, profile, whoami } from "../credential.js";
 import { formDialog } from "../dialogs.js";
 import { el, fill } from "../dom.js";
 import { capitalize } from "../format.js";
-import { emptyState, errorBox, loading, missingPermission, notice } from "../notices.js";
+import { errorBox, loading, missingPermission, notice } from "../notices.js";
 import { limitFields, limitText, limitValues } from "../configuration/limit_fields.js";
-import { pagedTable } from "../tables.js";
 import { relativeTime } from "../time_format.js";
 import { costText, tokensText } from "../usage/usage_text.js";
 import { userName } from "../users.js";
 import { visibleName } from "../visible_text.js";
 import { retentionCard } from "../workspace/retention_card.js";
 
-const MEMBER_COLUMNS = [
-  { name: "Name", cell: (member) => el("span", { class: "name" }, userName(member.user)) },
-  { name: "Email", cell: (member) => member.user.primary_email ?? el("span", { class: "muted" }, "None") },
-  { name: "Role", cell: (member) => el("span", { class: "tag" }, capitalize(member.role)) },
-  { name: "Joined", cell: (member) => relativeTime(member.joined_at) },
-  { name: "Status", cell: (member) => (member.ended_at === null ? "Active" : el("span", {}, "Left ", relativeTime(member.ended_at))) },
-];
-
 export async function show(view) {
   if (!can("workspace.read")) {
-    fill(view.main, view.title("Workspace"), missingPermission("the workspace", "workspace.read"), keyCard());
+    fill(view.main, view.title("Workspace"), missingPermission("the workspace", "workspace.read"), accessCard());
     return;
   }
   const workspaceCard = el("section", { class: "card" }, loading("workspace"));
   const limitCard = el("section", { class: "card", hidden: true });
   const retention = retentionCard();
-  const row = (member) => ({ class: member.ended_at === null ? null : "ended" });
   fill(
     view.main,
     view.title("Workspace"),
-    el("div", { class: "cards" }, workspaceCard, limitCard, keyCard(), retention.node),
-    el("h2", { class: "section" }, "Members"),
-    pagedTable({ caption: "Members", columns: MEMBER_COLUMNS, path: "/members", query: { order: "asc" }, signal: view.signal, row, empty }),
-    el("p", { class: "muted small-text" }, "The operator manages workspaces and members with ", el("code", {}, "qd admin"), "."),
+    el("div", { class: "cards" }, workspaceCard, limitCard, accessCard(), retention.node),
   );
   load();
 
@@ -101,8 +88,17 @@ function workspaceDetails(workspace) {
   ];
 }
 
-function keyCard() {
-  const { label, prefix, permissions, expires_at: expiresAt, user } = whoami();
+function accessCard() {
+  const { label, prefix, role, permissions, expires_at: expiresAt, user } = whoami();
+  const shownPermissions = ["Permissions", el("ul", { class: "tags" }, permissions.map((name) => el("li", { class: "tag" }, name)))];
+  if (profile() !== null) {
+    return el(
+      "section",
+      { class: "card" },
+      el("h2", {}, "Your access"),
+      facts([["Name", userName(user)], ["Role", capitalize(role)], shownPermissions]),
+    );
+  }
   return el(
     "section",
     { class: "card" },
@@ -111,15 +107,11 @@ function keyCard() {
       ["Key", [el("strong", {}, visibleName(label)), " ", el("code", {}, `${prefix}…`)]],
       ["Created by", userName(user)],
       ["Expires", relativeTime(expiresAt)],
-      ["Permissions", el("ul", { class: "tags" }, permissions.map((name) => el("li", { class: "tag" }, name)))],
+      shownPermissions,
     ]),
   );
 }
 
 function facts(pairs) {
   return el("dl", { class: "facts" }, pairs.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
-}
-
-function empty() {
-  return emptyState("No members", el("p", {}, "The operator adds members with ", el("code", {}, "qd admin add-member"), "."));
 }

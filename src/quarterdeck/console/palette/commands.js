@@ -1,8 +1,8 @@
 // What the command palette offers: pages, actions, sessions by title, and agents, skills and MCP servers by name.
 
 import { get, listAll } from "../api.js";
-import { can } from "../credential.js";
-import { ACTIONS, HELP_LINKS, PAGES } from "../navigation.js";
+import { can, profile } from "../credential.js";
+import { ACTIONS, HELP_LINKS, PAGES, PERSON_PAGES } from "../navigation.js";
 import { navigate } from "../router.js";
 import { visibleName } from "../visible_text.js";
 
@@ -15,7 +15,7 @@ export function staticGroups(text) {
   const actions = ACTIONS.filter(({ permission }) => can(permission)).map(({ name, icon, path }) => ({ name, icon, run: goTo(path) }));
   const signOut = { name: "Sign out", icon: "signOut", run: () => window.dispatchEvent(new Event("quarterdeck:sign-out")) };
   const groups = [
-    { name: "Go to", commands: PAGES.map(({ name, icon, path }) => ({ name, icon, run: goTo(path) })) },
+    { name: "Go to", commands: [...PAGES, ...(profile() === null ? [] : PERSON_PAGES)].map(({ name, icon, path }) => ({ name, icon, run: goTo(path) })) },
     { name: "Actions", commands: [...actions, signOut] },
     { name: "Help", commands: HELP_LINKS.map(({ name, icon, url }) => ({ name, icon, run: openTab(url) })) },
   ];

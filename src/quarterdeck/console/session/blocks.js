@@ -4,7 +4,7 @@ import { usedAgentLink } from "../agents/agent_link.js";
 import { el, fill, uniqueId } from "../dom.js";
 import { formatDuration } from "../time_format.js";
 import { actionCard } from "../inbox/action_card.js";
-import { callerDetails, callerName } from "../inbox/labels.js";
+import { callerLabel } from "../inbox/labels.js";
 import { whoami } from "../credential.js";
 import { formatCost, tokensText } from "../usage/usage_text.js";
 import { visibleLines, visibleName, visibleText } from "../visible_text.js";
@@ -120,8 +120,13 @@ function json(text) {
 
 /** The sender is always shown if it is not the user, else with the time. */
 function sender(actor) {
-  const isOther = actor.id !== whoami()?.id;
-  return el("span", { class: isOther ? "sender" : "at", title: callerDetails(actor) }, callerName(actor));
+  return callerLabel(actor, isCaller(actor) ? "at" : "sender");
+}
+
+/** Of a person, all devices count. */
+function isCaller(actor) {
+  const own = whoami();
+  return actor.id === own?.id || (actor.type === "device" && own?.kind === "device" && actor.user_id === own.user.user_id);
 }
 
 function quote(block) {

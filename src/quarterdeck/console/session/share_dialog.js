@@ -1,4 +1,4 @@
-// The dialog with the links to a session. Links for people without a key have a session token, which can be revoked.
+// The dialog with the links to a session. Links for people outside the workspace have a session token, which can be revoked.
 
 import { listAll, post } from "../api.js";
 import { copyButton } from "../clipboard.js";
@@ -92,9 +92,9 @@ export async function shareDialog(sessionId, signal) {
     confirm: "Close",
     isPrimary: false,
     body: [
-      el("h3", {}, "People with a key"),
+      el("h3", {}, "Members of the workspace"),
       linkBox(url, "link"),
-      el("h3", { class: "share-part" }, "People without a key"),
+      el("h3", { class: "share-part" }, "Others"),
       el("p", {}, "A link with a session token gives access to this session only: to read it, send messages, and cancel or retry runs."),
       el(
         "form",
