@@ -575,7 +575,20 @@ class AsyncMethods(AsyncConnection):
             operations.SIGN_IN, body={"email": email, "password": password, "device_name": device_name}, **options
         )
 
-    async def sign_out(self, **options: Unpack[Options]) -> None:
+    async def list_sign_in_providers(self, **options: Unpack[Options]) -> models.ProvidersBody:
+        """List the providers to sign in at."""
+        return await self._call(operations.LIST_SIGN_IN_PROVIDERS, **options)
+
+    async def begin_sign_in(
+        self, *, provider: str, return_to: str = "/", device_name: str = "Browser", **options: Unpack[Options]
+    ) -> models.BegunSignInBody:
+        """Begin to sign in at a provider."""
+        return await self._call(
+            operations.BEGIN_SIGN_IN, body={"provider": provider, "return_to": return_to, "device_name": device_name},
+            **options
+        )
+
+    async def sign_out(self, **options: Unpack[Options]) -> models.SignedOutBody:
         """Sign out."""
         return await self._call(operations.SIGN_OUT, **options)
 
@@ -594,6 +607,15 @@ class AsyncMethods(AsyncConnection):
         return await self._call(
             operations.CHANGE_PASSWORD, body={"new_password": new_password, "current_password": current_password},
             **options
+        )
+
+    async def connect_provider(
+        self, *, provider: str, return_to: str = "/", device_name: str = "Browser", **options: Unpack[Options]
+    ) -> models.BegunSignInBody:
+        """Connect a provider."""
+        return await self._call(
+            operations.CONNECT_PROVIDER, body={"provider": provider, "return_to": return_to,
+            "device_name": device_name}, **options
         )
 
     async def list_devices(

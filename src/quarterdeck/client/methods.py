@@ -640,7 +640,23 @@ class Methods(Connection):
             operations.SIGN_IN, body={"email": email, "password": password, "device_name": device_name}, **options
         )
 
-    def sign_out(self, **options: Unpack[Options]) -> None:
+    def list_sign_in_providers(self, **options: Unpack[Options]) -> models.ProvidersBody:
+        """List the providers to sign in at. The OpenID providers that the operator has described."""
+        return self._call(operations.LIST_SIGN_IN_PROVIDERS, **options)
+
+    def begin_sign_in(
+        self, *, provider: str, return_to: str = "/", device_name: str = "Browser", **options: Unpack[Options]
+    ) -> models.BegunSignInBody:
+        """Begin to sign in at a provider. Send the browser to the address of the response. It comes back to
+        `/signed-in/{provider}`, which signs it in and shows the console: the page `return_to`, or `/sign-
+        in?problem=` and one of expired, refused, failed, unavailable, email_taken, connected_before, no_workspace.
+        The browser gets a cookie, without which nobody can finish the sign-in."""
+        return self._call(
+            operations.BEGIN_SIGN_IN, body={"provider": provider, "return_to": return_to, "device_name": device_name},
+            **options
+        )
+
+    def sign_out(self, **options: Unpack[Options]) -> models.SignedOutBody:
         """Sign out. Ends the calling device and deletes the cookie of the browser."""
         return self._call(operations.SIGN_OUT, **options)
 
@@ -659,6 +675,16 @@ class Methods(Connection):
         return self._call(
             operations.CHANGE_PASSWORD, body={"new_password": new_password, "current_password": current_password},
             **options
+        )
+
+    def connect_provider(
+        self, *, provider: str, return_to: str = "/", device_name: str = "Browser", **options: Unpack[Options]
+    ) -> models.BegunSignInBody:
+        """Connect a provider. As `begin_sign_in`, for a person who has signed in: from then on they can sign in at
+        the provider, too. The calling device is replaced when the browser comes back."""
+        return self._call(
+            operations.CONNECT_PROVIDER, body={"provider": provider, "return_to": return_to,
+            "device_name": device_name}, **options
         )
 
     def list_devices(

@@ -845,6 +845,29 @@ class InvitationSummaryBody(Struct, frozen=True):
     """Whether `accept_invitation` takes another email address."""
 
 
+class ProviderBody(Struct, frozen=True):
+    name: str
+    """For `begin_sign_in`."""
+    title: str
+    """For a button."""
+
+
+class ProvidersBody(Struct, frozen=True):
+    providers: list[ProviderBody]
+    """In the order of the operator. Empty: there are none."""
+
+
+class BegunSignInBody(Struct, frozen=True):
+    authorization_url: str
+    """Where to send the browser, within ten minutes."""
+
+
+class SignedOutBody(Struct, frozen=True):
+    end_session_url: str | None
+    """Where to send the browser, so that the person is signed out at the OpenID provider too. null: the device was
+    not signed in at a provider, or the provider has no such page."""
+
+
 class DeviceKind(StrEnum):
     BROWSER = "browser"
     COMMAND_LINE = "command_line"

@@ -86,7 +86,8 @@ async def change_password(
         await sign_ins.tries.count(address, account.email)
         if not await sign_ins.passwords.is_right(address, body.current_password or "", account.password_hash):
             raise errors.invalid(errors.WRONG_PASSWORD)
-        await sign_ins.tries.forget(account.email)
+        if account.email is not None:
+            await sign_ins.tries.forget(account.email)
     new_hash = await sign_ins.passwords.hash(address, body.new_password)
 
     async def effect(connection: Connection, principal: Principal, _: UUID, __: ChangePasswordBody) -> Made:
