@@ -57,6 +57,9 @@ class HostileProvider:
 
     def __init__(self) -> None:
         self.port = 0
+        self.reset()
+
+    def reset(self) -> None:
         self.received: list[Received] = []
         # Instead of the usual answer, by path.
         self.behaviours: dict[str, Behaviour] = {}

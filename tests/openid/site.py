@@ -1,5 +1,6 @@
 """A served API with OpenID providers, browsers that sign in there, and the refresher of a process."""
 
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from quarterdeck.db.database import Database
 from quarterdeck.openid.providers import Providers
 from quarterdeck.people.provider_refresh import ProviderRefresher
 from tests.openid.clients import PATIENT_SECONDS, SECRET
+from tests.openid.hostile_provider import HostileProvider
 from tests.openid.real_provider import LOCAL
 from tests.people import CLIENT
 from tests.world import PATIENT, Server, World, app_url, serving
@@ -41,9 +43,9 @@ def role_of(group: str, world: World, role: str) -> Json:
 
 
 class Site:
-    def __init__(self, server: Server, world: World, file: Path) -> None:
+    def __init__(self, server: Server, worlds: list[World], file: Path) -> None:
         self.server = server
-        self.world = world
+        self.world, self.other_world = worlds
         self._file = file
 
     @property
@@ -172,3 +174,21 @@ class Visitor:
 
 def new_subject() -> str:
     return f"subject-{uuid4().hex}"
+
+
+def new_person() -> Json:
+    """Claims of somebody in the group `engineering`. The times are those of the server, which checks them."""
+    subject = new_subject()
+    return {
+        "sub": subject,
+        "email": f"{subject}@example.com",
+        "exp": time.time() + 3600,
+        "iat": time.time(),
+    }
+
+
+async def sign_in(visitor: Visitor, hostile: HostileProvider, provider: str = "corporate", **begin: str) -> str:
+    """The page of the console."""
+    sent = await visitor.begin(provider, **begin)
+    hostile.claims["nonce"] = sent["nonce"]
+    return await visitor.come_back({"state": sent["state"], "code": "code"}, provider)

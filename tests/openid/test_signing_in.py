@@ -1,98 +1,22 @@
 """Signing in at a provider, over HTTP: the way there, the way back, accounts, and attacks on each of them."""
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
-import pytest_asyncio
 
 from quarterdeck.core.actors import Role
 from quarterdeck.people.provider_model import BeginSignInBody, ProblemName
-from tests.openid.hostile_provider import HostileProvider, encode, hostile_provider, json_answer, rsa_key, signed
-from tests.openid.site import Json, Site, Visitor, entry, new_subject, role_of, site_server, write_providers
+from tests.openid.hostile_provider import HostileProvider, encode, json_answer, rsa_key, signed
+from tests.openid.site import Json, Site, Visitor, new_subject, sign_in
 from tests.people import PASSWORD, Person, new_email
 from tests.receivers import answering
-from tests.world import Server, World, clone_database, drop_database, error_of, free_port
+from tests.world import error_of
 
 pytestmark = [pytest.mark.long, pytest.mark.asyncio(loop_scope="module")]
 _OTHER_KEY = rsa_key("key-1")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("site")
-
-
-@pytest.fixture(scope="module")
-def own_database_url(postgres_url: str, template: str) -> Iterator[str]:
-    url = clone_database(postgres_url, template)
-    yield url
-    drop_database(postgres_url, url)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def hostiles() -> AsyncIterator[list[HostileProvider]]:
-    async with hostile_provider() as first, hostile_provider() as second:
-        yield [first, second]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def world(own_database_url: str) -> World:
-    async with httpx.AsyncClient() as http:
-        return await World.create(own_database_url, http)
-
-
-@pytest.fixture(scope="module")
-def server(own_database_url: str, folder: Path, hostiles: list[HostileProvider], world: World) -> Iterator[Server]:
-    corporate = entry(
-        hostiles[0].issuer,
-        roles=[role_of("engineering", world, "member"), role_of("platform", world, "admin")],
-    )
-    write_providers(folder, {"corporate": corporate, "partners": entry(hostiles[1].issuer, title="Partners")})
-    with site_server(own_database_url, folder, free_port()) as server:
-        yield server
-
-
-@pytest.fixture
-def site(server: Server, world: World, folder: Path) -> Site:
-    return Site(server, world, folder / "providers.yaml")
-
-
-@pytest.fixture
-def hostile(hostiles: list[HostileProvider]) -> HostileProvider:
-    """As a new one, with a person of its own."""
-    for one in hostiles:
-        port = one.port
-        one.__init__()  # type: ignore[misc]
-        one.port = port
-    subject = new_subject()
-    hostiles[0].claims = valid_claims(subject)
-    return hostiles[0]
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def visitor(site: Site) -> AsyncIterator[Visitor]:
-    async with Visitor(site.origin) as visitor:
-        yield visitor
-
-
-def valid_claims(subject: str) -> Json:
-    return {
-        "sub": subject,
-        "email": f"{subject}@example.com",
-        "exp": time.time() + 3600,
-        "iat": time.time(),
-    }
-
-
-async def sign_in(visitor: Visitor, hostile: HostileProvider, **begin: str) -> str:
-    """The page of the console."""
-    sent = await visitor.begin(**begin)
-    hostile.claims["nonce"] = sent["nonce"]
-    return await visitor.come_back({"state": sent["state"], "code": "code"})
 
 
 def problem(name: ProblemName) -> str:
@@ -108,25 +32,25 @@ async def test_providers_are_listed(visitor: Visitor) -> None:
     assert titles == {"corporate": "Example Corp", "partners": "Partners"}
 
 
-async def test_a_person_signs_in(visitor: Visitor, hostile: HostileProvider, site: Site) -> None:
+async def test_a_person_signs_in(visitor: Visitor, corporate: HostileProvider, site: Site) -> None:
     sent = await visitor.begin(return_to="/sessions?archived=true", device_name="Firefox")
     assert (sent["response_type"], sent["code_challenge_method"]) == ("code", "S256")
     assert sent["redirect_uri"] == f"{site.origin}/signed-in/corporate"
-    hostile.claims["nonce"] = sent["nonce"]
+    corporate.claims["nonce"] = sent["nonce"]
     page = await visitor.come_back({"state": sent["state"], "code": "code"})
     assert page == "/sessions?archived=true"
     profile = (await visitor.get("/v1/profile")).json()
-    assert profile["user"]["primary_email"] == hostile.claims["email"]
+    assert profile["user"]["primary_email"] == corporate.claims["email"]
     assert profile["user"]["display_name"] == "Ada"
     assert not profile["has_password"]
     assert await visitor.roles() == {str(site.world.workspace_id): "member"}
     (device,) = (await visitor.get("/v1/devices")).json()["items"]
     assert device["name"] == "Firefox"
-    assert hostile.asked("/token") == 1
-    assert b"code_verifier=" in next(one.body for one in hostile.received if one.path == "/token")
+    assert corporate.asked("/token") == 1
+    assert b"code_verifier=" in next(one.body for one in corporate.received if one.path == "/token")
 
 
-async def test_cookies(visitor: Visitor, hostile: HostileProvider) -> None:
+async def test_cookies(visitor: Visitor, corporate: HostileProvider) -> None:
     answer = await visitor.post("/v1/sign-in/begin", {"provider": "corporate"})
     name, _, rest = answer.headers["set-cookie"].partition("=")
     assert name == "quarterdeck-sign-in"
@@ -138,7 +62,7 @@ async def test_cookies(visitor: Visitor, hostile: HostileProvider) -> None:
     assert cookie.endswith("; Secure")
     sent = httpx.URL(answer.json()["authorization_url"]).params
     assert sent["redirect_uri"] == f"https://{host}/signed-in/corporate"
-    hostile.claims["nonce"] = sent["nonce"]
+    corporate.claims["nonce"] = sent["nonce"]
     back = await visitor.http.get(
         "/signed-in/corporate",
         params={"state": sent["state"], "code": "x"},
@@ -150,15 +74,15 @@ async def test_cookies(visitor: Visitor, hostile: HostileProvider) -> None:
     assert attempt.startswith("__Host-quarterdeck-sign-in=; Path=/; Max-Age=0;")
 
 
-async def test_the_second_sign_in_finds_the_account(visitor: Visitor, hostile: HostileProvider, site: Site) -> None:
-    await sign_in(visitor, hostile)
+async def test_the_second_sign_in_finds_the_account(visitor: Visitor, corporate: HostileProvider, site: Site) -> None:
+    await sign_in(visitor, corporate)
     first = (await visitor.get("/v1/profile")).json()
-    hostile.claims |= {"email": new_email(), "name": "Another name", "groups": ["platform", "engineering"]}
+    corporate.claims |= {"email": new_email(), "name": "Another name", "groups": ["platform", "engineering"]}
     async with Visitor(site.origin) as other:
-        await sign_in(other, hostile)
+        await sign_in(other, corporate)
         second = (await other.get("/v1/profile")).json()
         assert second["user"]["user_id"] == first["user"]["user_id"]
-        assert second["user"]["primary_email"] == hostile.claims["email"]
+        assert second["user"]["primary_email"] == corporate.claims["email"]
         assert second["user"]["display_name"] == "Ada", "a person may have chosen it"
         assert list((await other.roles()).values()) == ["admin"], "the higher one"
     assert await visitor.is_signed_in()
@@ -166,103 +90,100 @@ async def test_the_second_sign_in_finds_the_account(visitor: Visitor, hostile: H
 
 @pytest.mark.parametrize("claims", [{"email_verified": False}, {"email_verified": None}, {"email": "a b@c"}])
 async def test_an_address_that_is_not_verified_is_not_shown(
-    visitor: Visitor, hostile: HostileProvider, claims: Json
+    visitor: Visitor, corporate: HostileProvider, claims: Json
 ) -> None:
-    hostile.claims |= claims
-    assert await sign_in(visitor, hostile) == "/"
+    corporate.claims |= claims
+    assert await sign_in(visitor, corporate) == "/"
     profile = (await visitor.get("/v1/profile")).json()
     assert profile["user"]["primary_email"] is None
 
 
-async def test_without_a_workspace(visitor: Visitor, hostile: HostileProvider, site: Site) -> None:
-    hostile.claims |= {"groups": ["sales"]}
-    assert await sign_in(visitor, hostile) == problem(ProblemName.NO_WORKSPACE)
+async def test_without_a_workspace(visitor: Visitor, corporate: HostileProvider, site: Site) -> None:
+    corporate.claims |= {"groups": ["sales"]}
+    assert await sign_in(visitor, corporate) == problem(ProblemName.NO_WORKSPACE)
     assert not await visitor.is_signed_in()
-    assert await site.world.fetch("SELECT FROM users WHERE email = %s", hostile.claims["email"]) == [], "no account"
+    assert await site.world.fetch("SELECT FROM users WHERE email = %s", corporate.claims["email"]) == [], "no account"
 
 
-async def test_sign_out_at_the_provider(visitor: Visitor, hostile: HostileProvider, site: Site) -> None:
-    await sign_in(visitor, hostile)
+async def test_sign_out_at_the_provider(visitor: Visitor, corporate: HostileProvider, site: Site) -> None:
+    await sign_in(visitor, corporate)
     answer = await visitor.post("/v1/sign-out")
     url = httpx.URL(answer.json()["end_session_url"])
-    assert str(url).startswith(f"{hostile.issuer}/end?")
+    assert str(url).startswith(f"{corporate.issuer}/end?")
     assert url.params["post_logout_redirect_uri"] == f"{site.origin}/"
     assert url.params["id_token_hint"].count(".") == 2
     assert not await visitor.is_signed_in()
     assert await site.world.fetch("SELECT FROM provider_sessions WHERE device_id = %s", visitor.device_id) == []
-    hostile.metadata = {"end_session_endpoint": None}
+    corporate.metadata = {"end_session_endpoint": None}
 
 
 # --- accounts ---
 
 
-async def test_an_account_is_not_joined_by_its_address(visitor: Visitor, hostile: HostileProvider, site: Site) -> None:
-    async with httpx.AsyncClient(base_url=site.origin, timeout=60) as http:
-        site.world.http = http
-        ann = await Person.join(site.world, Role.ADMIN)
-        hostile.claims |= {"email": ann.email.upper(), "groups": ["platform"]}
-        assert await sign_in(visitor, hostile) == problem(ProblemName.EMAIL_TAKEN)
-        assert not await visitor.is_signed_in()
-        # Unless its owner connects it.
-        answer = await visitor.post("/v1/sign-in", {"email": ann.email, "password": PASSWORD})
-        assert answer.status_code == 200
-        before = visitor.cookie("quarterdeck")
-        sent = await visitor.begin(path="/v1/profile/connect-provider", return_to="/profile")
-        hostile.claims["nonce"] = sent["nonce"]
-        assert await visitor.come_back({"state": sent["state"], "code": "x"}) == "/profile"
-        assert (await visitor.get("/v1/profile")).json()["user"]["user_id"] == await ann.id()
-        assert visitor.cookie("quarterdeck") != before
-        old = await http.get("/v1/whoami", headers={"Authorization": f"Bearer {before}"})
-        assert old.status_code == 401, "the device was replaced"
-        assert list((await visitor.roles()).values()) == ["admin"], "given by people"
-        async with Visitor(site.origin) as other:
-            assert await sign_in(other, hostile) == "/"
-            assert (await other.get("/v1/profile")).json()["user"]["user_id"] == await ann.id()
+async def test_an_account_is_not_joined_by_its_address(
+    visitor: Visitor, corporate: HostileProvider, site: Site
+) -> None:
+    ann = await Person.join(site.world, Role.ADMIN)
+    corporate.claims |= {"email": ann.email.upper(), "groups": ["platform"]}
+    assert await sign_in(visitor, corporate) == problem(ProblemName.EMAIL_TAKEN)
+    assert not await visitor.is_signed_in()
+    # Unless its owner connects it.
+    answer = await visitor.post("/v1/sign-in", {"email": ann.email, "password": PASSWORD})
+    assert answer.status_code == 200
+    before = visitor.cookie("quarterdeck")
+    sent = await visitor.begin(path="/v1/profile/connect-provider", return_to="/profile")
+    corporate.claims["nonce"] = sent["nonce"]
+    assert await visitor.come_back({"state": sent["state"], "code": "x"}) == "/profile"
+    assert (await visitor.get("/v1/profile")).json()["user"]["user_id"] == await ann.id()
+    assert visitor.cookie("quarterdeck") != before
+    old = await site.world.http.get("/v1/whoami", headers={"Authorization": f"Bearer {before}"})
+    assert old.status_code == 401, "the device was replaced"
+    assert list((await visitor.roles()).values()) == ["admin"], "given by people"
+    async with Visitor(site.origin) as other:
+        assert await sign_in(other, corporate) == "/"
+        assert (await other.get("/v1/profile")).json()["user"]["user_id"] == await ann.id()
 
 
-async def test_an_identity_belongs_to_one_account(visitor: Visitor, hostile: HostileProvider, site: Site) -> None:
-    await sign_in(visitor, hostile)
-    async with httpx.AsyncClient(base_url=site.origin, timeout=60) as http:
-        site.world.http = http
-        bob = await Person.join(site.world, Role.MEMBER)
-        await visitor.post("/v1/sign-in", {"email": bob.email, "password": PASSWORD})
+async def test_an_identity_belongs_to_one_account(visitor: Visitor, corporate: HostileProvider, site: Site) -> None:
+    await sign_in(visitor, corporate)
+    bob = await Person.join(site.world, Role.MEMBER)
+    await visitor.post("/v1/sign-in", {"email": bob.email, "password": PASSWORD})
+    sent = await visitor.begin(path="/v1/profile/connect-provider")
+    corporate.claims["nonce"] = sent["nonce"]
+    page = await visitor.come_back({"state": sent["state"], "code": "x"})
+    assert page == problem(ProblemName.CONNECTED_BEFORE)
+    # Nor has an account two identities at one provider.
+    corporate.claims |= {"sub": new_subject()}
+    for page in ("/", problem(ProblemName.CONNECTED_BEFORE)):
         sent = await visitor.begin(path="/v1/profile/connect-provider")
-        hostile.claims["nonce"] = sent["nonce"]
-        page = await visitor.come_back({"state": sent["state"], "code": "x"})
-        assert page == problem(ProblemName.CONNECTED_BEFORE)
-        # Nor has an account two identities at one provider.
-        hostile.claims |= {"sub": new_subject()}
-        for page in ("/", problem(ProblemName.CONNECTED_BEFORE)):
-            sent = await visitor.begin(path="/v1/profile/connect-provider")
-            hostile.claims["nonce"] = sent["nonce"]
-            assert await visitor.come_back({"state": sent["state"], "code": "x"}) == page
-            hostile.claims |= {"sub": new_subject()}
+        corporate.claims["nonce"] = sent["nonce"]
+        assert await visitor.come_back({"state": sent["state"], "code": "x"}) == page
+        corporate.claims |= {"sub": new_subject()}
 
 
 async def test_a_device_that_was_signed_out_connects_nothing(
-    visitor: Visitor, hostile: HostileProvider, site: Site
+    visitor: Visitor, corporate: HostileProvider, site: Site
 ) -> None:
-    await sign_in(visitor, hostile)
+    await sign_in(visitor, corporate)
     sent = await visitor.begin(path="/v1/profile/connect-provider")
     await site.world.execute("UPDATE devices SET ended_at = now() WHERE id = %s", visitor.device_id)
-    hostile.claims |= {"sub": new_subject(), "nonce": sent["nonce"]}
+    corporate.claims |= {"sub": new_subject(), "nonce": sent["nonce"]}
     assert await visitor.come_back({"state": sent["state"], "code": "x"}) == problem(ProblemName.EXPIRED)
 
 
 async def test_an_account_of_a_provider_cannot_be_entered_by_an_invitation(
-    visitor: Visitor, hostile: HostileProvider, site: Site
+    visitor: Visitor, corporate: HostileProvider, site: Site
 ) -> None:
-    hostile.claims |= {"groups": ["engineering"]}
-    await sign_in(visitor, hostile)
+    corporate.claims |= {"groups": ["engineering"]}
+    await sign_in(visitor, corporate)
     await site.world.execute("DELETE FROM members WHERE given_by IS NOT NULL")
-    (found,) = await site.world.fetch("SELECT id FROM users WHERE email = %s", hostile.claims["email"])
-    async with httpx.AsyncClient(base_url=site.origin, timeout=60) as http:
-        created = await http.post(
-            "/v1/invitations", json={"email": hostile.claims["email"]}, headers=site.world.headers()
-        )
-        body = {"token": created.json()["token"], "password": PASSWORD}
-        answer = await visitor.post("/v1/invitations/accept", body)
-        assert error_of(answer) == (409, "conflict")
+    (found,) = await site.world.fetch("SELECT id FROM users WHERE email = %s", corporate.claims["email"])
+    created = await site.world.http.post(
+        "/v1/invitations", json={"email": corporate.claims["email"]}, headers=site.world.headers()
+    )
+    body = {"token": created.json()["token"], "password": PASSWORD}
+    answer = await visitor.post("/v1/invitations/accept", body)
+    assert error_of(answer) == (409, "conflict")
     rows = await site.world.fetch("SELECT password_hash FROM users WHERE id = %s", found[0])
     assert rows == [(None,)]
 
@@ -270,7 +191,7 @@ async def test_an_account_of_a_provider_cannot_be_entered_by_an_invitation(
 # --- attacks ---
 
 
-async def test_another_site_cannot_begin(visitor: Visitor, hostile: HostileProvider) -> None:
+async def test_another_site_cannot_begin(visitor: Visitor, corporate: HostileProvider) -> None:
     for origin in ("https://evil.example", "null"):
         answer = await visitor.post("/v1/sign-in/begin", {"provider": "corporate"}, Origin=origin)
         assert error_of(answer) == (403, "forbidden")
@@ -296,76 +217,76 @@ async def test_another_site_cannot_begin(visitor: Visitor, hostile: HostileProvi
         "/" + "a" * 500,
     ],
 )
-async def test_open_redirects(visitor: Visitor, hostile: HostileProvider, return_to: str) -> None:
+async def test_open_redirects(visitor: Visitor, corporate: HostileProvider, return_to: str) -> None:
     answer = await visitor.post("/v1/sign-in/begin", {"provider": "corporate", "return_to": return_to})
     assert error_of(answer) == (400, "invalid_request")
     assert BeginSignInBody("corporate").return_to == "/"
 
 
-async def test_a_code_and_a_state_are_used_once(visitor: Visitor, hostile: HostileProvider) -> None:
+async def test_a_code_and_a_state_are_used_once(visitor: Visitor, corporate: HostileProvider) -> None:
     sent = await visitor.begin()
-    hostile.claims["nonce"] = sent["nonce"]
+    corporate.claims["nonce"] = sent["nonce"]
     cookie = visitor.cookie("quarterdeck-sign-in")
     assert await visitor.come_back({"state": sent["state"], "code": "code"}) == "/"
     visitor.set_cookie("quarterdeck-sign-in", cookie)
     for code in ("code", "another"):
         assert await visitor.come_back({"state": sent["state"], "code": code}) == problem(ProblemName.EXPIRED)
-    assert hostile.asked("/token") == 1
+    assert corporate.asked("/token") == 1
     # Nor after a failure.
     sent = await visitor.begin()
     for _ in range(2):
         page = await visitor.come_back({"state": sent["state"], "code": "code"})
     assert page == problem(ProblemName.EXPIRED)
-    assert hostile.asked("/token") == 2
+    assert corporate.asked("/token") == 2
 
 
-async def test_login_csrf(visitor: Visitor, hostile: HostileProvider, site: Site) -> None:
+async def test_login_csrf(visitor: Visitor, corporate: HostileProvider, site: Site) -> None:
     """An attacker begins, and sends the address of the callback to somebody else."""
     async with Visitor(site.origin) as attacker:
         sent = await attacker.begin()
-        hostile.claims["nonce"] = sent["nonce"]
+        corporate.claims["nonce"] = sent["nonce"]
         answer = {"state": sent["state"], "code": "code"}
         # Without any cookie, and with one of an attempt of their own.
         assert await visitor.come_back(answer) == problem(ProblemName.EXPIRED)
         await visitor.begin()
         assert await visitor.come_back(answer) == problem(ProblemName.EXPIRED)
         assert not await visitor.is_signed_in()
-        assert hostile.asked("/token") == 0
+        assert corporate.asked("/token") == 0
         assert await attacker.come_back(answer) == "/", "not used up"
 
 
-async def test_session_fixation(visitor: Visitor, hostile: HostileProvider, site: Site) -> None:
+async def test_session_fixation(visitor: Visitor, corporate: HostileProvider, site: Site) -> None:
     """The credential is a new one, whatever the browser had before."""
-    await sign_in(visitor, hostile)
+    await sign_in(visitor, corporate)
     planted = visitor.cookie("quarterdeck")
     first = visitor.device_id
     async with Visitor(site.origin) as victim:
         victim.set_cookie("quarterdeck", planted)
-        hostile.claims |= {"sub": new_subject(), "email": new_email()}
-        await sign_in(victim, hostile)
+        corporate.claims |= {"sub": new_subject(), "email": new_email()}
+        await sign_in(victim, corporate)
         assert victim.device_id != first
         assert victim.cookie("quarterdeck") != planted
     assert (await visitor.get("/v1/profile")).json()["device_id"] == str(first), "of the first person"
 
 
-async def test_an_attempt_expires(visitor: Visitor, hostile: HostileProvider, site: Site) -> None:
+async def test_an_attempt_expires(visitor: Visitor, corporate: HostileProvider, site: Site) -> None:
     sent = await visitor.begin()
     await site.world.execute("UPDATE sign_in_attempts SET expires_at = now() - interval '1 second'")
-    hostile.claims["nonce"] = sent["nonce"]
+    corporate.claims["nonce"] = sent["nonce"]
     answer = {"state": sent["state"], "code": "code"}
     assert await visitor.come_back(answer) == problem(ProblemName.EXPIRED)
-    assert hostile.asked("/token") == 0
+    assert corporate.asked("/token") == 0
 
 
-async def test_mix_up(visitor: Visitor, hostile: HostileProvider, hostiles: list[HostileProvider]) -> None:
+async def test_mix_up(visitor: Visitor, corporate: HostileProvider, partners: HostileProvider) -> None:
     """The code of one provider is not sent to another one."""
     sent = await visitor.begin("partners")
     answer = {"state": sent["state"], "code": "code"}
     assert await visitor.come_back(answer, "corporate") == problem(ProblemName.EXPIRED)
     sent = await visitor.begin("partners")
-    answer = {"state": sent["state"], "code": "code", "iss": hostile.issuer}
+    answer = {"state": sent["state"], "code": "code", "iss": corporate.issuer}
     assert await visitor.come_back(answer, "partners") == problem(ProblemName.FAILED)
-    assert [one.asked("/token") for one in hostiles] == [0, 0]
+    assert [one.asked("/token") for one in (corporate, partners)] == [0, 0]
     assert await visitor.come_back(answer, "nobody") == problem(ProblemName.EXPIRED)
 
 
@@ -378,33 +299,33 @@ async def test_mix_up(visitor: Visitor, hostile: HostileProvider, hostiles: list
         {},
     ],
 )
-async def test_refusals_of_the_provider(visitor: Visitor, hostile: HostileProvider, answer: dict[str, str]) -> None:
+async def test_refusals_of_the_provider(visitor: Visitor, corporate: HostileProvider, answer: dict[str, str]) -> None:
     sent = await visitor.begin()
     assert await visitor.come_back({"state": sent["state"]} | answer) == problem(ProblemName.REFUSED)
-    assert hostile.asked("/token") == 0
+    assert corporate.asked("/token") == 0
 
 
-async def test_parameters_that_are_repeated(visitor: Visitor, hostile: HostileProvider) -> None:
+async def test_parameters_that_are_repeated(visitor: Visitor, corporate: HostileProvider) -> None:
     sent = await visitor.begin()
     for query in (f"state={sent['state']}&code=a&code=b", f"state=x&state={sent['state']}&code=a", "state=%00&code=a"):
         response = await visitor.http.get(f"/signed-in/corporate?{query}")
         assert response.headers["location"] == f"/#{problem(ProblemName.EXPIRED)}"
-    assert hostile.asked("/token") == 0
+    assert corporate.asked("/token") == 0
 
 
 def _token(change: Callable[[HostileProvider], str]) -> Callable[[HostileProvider], None]:
-    def apply(hostile: HostileProvider) -> None:
-        hostile.id_token = change(hostile)
+    def apply(corporate: HostileProvider) -> None:
+        corporate.id_token = change(corporate)
 
     return apply
 
 
 def _claims(**claims: Any) -> Callable[[HostileProvider], None]:
-    return lambda hostile: hostile.claims.update(claims)
+    return lambda corporate: corporate.claims.update(claims)
 
 
-def _none(hostile: HostileProvider) -> str:
-    return f"{encode({'alg': 'none', 'kid': 'key-1'})}.{encode(hostile.usual_claims)}."
+def _none(corporate: HostileProvider) -> str:
+    return f"{encode({'alg': 'none', 'kid': 'key-1'})}.{encode(corporate.usual_claims)}."
 
 
 _ATTACKS: dict[str, Callable[[HostileProvider], None]] = {
@@ -415,63 +336,65 @@ _ATTACKS: dict[str, Callable[[HostileProvider], None]] = {
     "expired": _claims(exp=time.time() - 3600),
     "from the future": _claims(iat=time.time() + 36_000),
     "alg none": _token(_none),
-    "another key": _token(lambda hostile: signed(_OTHER_KEY, "RS256", hostile.usual_claims)),
+    "another key": _token(lambda corporate: signed(_OTHER_KEY, "RS256", corporate.usual_claims)),
 }
 
 
 @pytest.mark.parametrize("name", _ATTACKS)
-async def test_tokens_that_are_not_accepted(visitor: Visitor, hostile: HostileProvider, name: str, site: Site) -> None:
+async def test_tokens_that_are_not_accepted(
+    visitor: Visitor, corporate: HostileProvider, name: str, site: Site
+) -> None:
     sent = await visitor.begin()
-    hostile.claims["nonce"] = sent["nonce"]
-    _ATTACKS[name](hostile)
+    corporate.claims["nonce"] = sent["nonce"]
+    _ATTACKS[name](corporate)
     page = await visitor.come_back({"state": sent["state"], "code": "code"})
     assert page == problem(ProblemName.FAILED)
     assert not await visitor.is_signed_in()
-    assert hostile.asked("/token") == 1
-    rows = await site.world.fetch("SELECT FROM identities WHERE subject = %s", hostile.claims["sub"])
+    assert corporate.asked("/token") == 1
+    rows = await site.world.fetch("SELECT FROM identities WHERE subject = %s", corporate.claims["sub"])
     assert rows == []
 
 
-async def test_clock_skew(visitor: Visitor, hostile: HostileProvider) -> None:
+async def test_clock_skew(visitor: Visitor, corporate: HostileProvider) -> None:
     """A clock that is half a minute off is allowed."""
-    hostile.claims |= {"iat": time.time() + 30}
-    assert await sign_in(visitor, hostile) == "/"
+    corporate.claims |= {"iat": time.time() + 30}
+    assert await sign_in(visitor, corporate) == "/"
 
 
-async def test_new_keys(visitor: Visitor, hostile: HostileProvider, site: Site) -> None:
-    await sign_in(visitor, hostile)
+async def test_new_keys(visitor: Visitor, corporate: HostileProvider, site: Site) -> None:
+    await sign_in(visitor, corporate)
     new = rsa_key(f"key-{new_subject()}")
-    hostile.keys = [hostile.public(new)]
+    corporate.keys = [corporate.public(new)]
     async with Visitor(site.origin) as other:
         sent = await other.begin()
-        hostile.claims["nonce"] = sent["nonce"]
-        hostile.id_token = signed(new, "RS256", hostile.usual_claims)
+        corporate.claims["nonce"] = sent["nonce"]
+        corporate.id_token = signed(new, "RS256", corporate.usual_claims)
         assert await other.come_back({"state": sent["state"], "code": "code"}) == "/"
     # The other tests use the first one.
-    hostile.keys = [hostile.public(hostile.key)]
+    corporate.keys = [corporate.public(corporate.key)]
 
 
-async def test_a_provider_that_is_away(visitor: Visitor, hostile: HostileProvider) -> None:
+async def test_a_provider_that_is_away(visitor: Visitor, corporate: HostileProvider) -> None:
     sent = await visitor.begin()
-    hostile.behaviours["/token"] = answering(503)
+    corporate.behaviours["/token"] = answering(503)
     page = await visitor.come_back({"state": sent["state"], "code": "code"})
     assert page == problem(ProblemName.UNAVAILABLE)
     sent = await visitor.begin()
-    hostile.behaviours["/token"] = json_answer({"error": "invalid_grant"}, 400)
+    corporate.behaviours["/token"] = json_answer({"error": "invalid_grant"}, 400)
     page = await visitor.come_back({"state": sent["state"], "code": "code"})
     assert page == problem(ProblemName.FAILED)
 
 
-async def test_what_is_stored(visitor: Visitor, hostile: HostileProvider, site: Site) -> None:
+async def test_what_is_stored(visitor: Visitor, corporate: HostileProvider, site: Site) -> None:
     """Neither state nor cookie nor tokens can be read in the database."""
-    hostile.token_answer = {"refresh_token": "refresh-token-of-the-test"}
+    corporate.token_answer = {"refresh_token": "refresh-token-of-the-test"}
     sent = await visitor.begin()
     cookie = visitor.cookie("quarterdeck-sign-in")
     rows = repr(await site.world.fetch("SELECT a::text FROM sign_in_attempts a"))
     assert sent["nonce"] in rows
     assert sent["state"] not in rows
     assert cookie not in rows
-    hostile.claims["nonce"] = sent["nonce"]
+    corporate.claims["nonce"] = sent["nonce"]
     assert await visitor.come_back({"state": sent["state"], "code": "code"}) == "/"
     rows = repr(await site.world.fetch("SELECT * FROM provider_sessions WHERE device_id = %s", visitor.device_id))
     assert "refresh-token-of-the-test" not in rows

@@ -54,12 +54,13 @@ class ProviderRefresher:
         ):
             running = [asyncio.create_task(self._refresh(session)) for session in sessions]
             try:
-                answered = await asyncio.gather(*running)
+                # Unlike `gather`, it does not cancel them.
+                await asyncio.wait(running)
             except asyncio.CancelledError:
                 # The process stops. An answer that is not stored would sign the person out.
                 await asyncio.wait(running, timeout=_STOP_SECONDS)
                 raise
-            if not all(answered):
+            if not all([task.result() for task in running]):
                 return
 
     async def _refresh(self, session: ProviderSession) -> bool:
