@@ -55,7 +55,7 @@ class Site:
     @asynccontextmanager
     async def refresher(self, **settings: Any) -> AsyncIterator[ProviderRefresher]:
         """Of another process with the same settings, except for these. Its file can be another one."""
-        usual = {
+        usual: dict[str, Any] = {
             "providers_file": str(self._file),
             "allowed_addresses": LOCAL,
             "request_seconds": 60.0,

@@ -60,11 +60,19 @@ class ProviderRefresher:
                 # The process stops. An answer that is not stored would sign the person out.
                 await asyncio.wait(running, timeout=_STOP_SECONDS)
                 raise
-            if not all([task.result() for task in running]):
+            answered = [task.result() for task in running]
+            if not all(answered):
                 return
 
     async def _refresh(self, session: ProviderSession) -> bool:
         """False: it is better to come back later."""
+        try:
+            return await self._refresh_it(session)
+        except Exception as fault:
+            log.warning("a sign-in at an OpenID provider could not be refreshed", exc_info=fault)
+            return False
+
+    async def _refresh_it(self, session: ProviderSession) -> bool:
         try:
             provider, tokens, claims = await self._ask(session)
         except OpenIdError as fault:
@@ -93,17 +101,15 @@ class ProviderRefresher:
         return provider.settings, ProviderTokens(claims.refresh_token, claims.id_token or tokens.id_token), claims
 
     async def _store(self, work: Callable[..., Awaitable[None]], *given: object) -> bool:
-        for pause_seconds in (*_STORE_PAUSES_SECONDS, None):
+        """If it fails, the session is due again when its lease ends."""
+        for pause_seconds in _STORE_PAUSES_SECONDS:
             try:
                 await self._database.transaction(work, *given, repeatable=True)
-            except ServiceError as fault:
-                if pause_seconds is None:
-                    # The session is due again when its lease ends.
-                    log.warning("the answer of an OpenID provider could not be stored", exc_info=fault)
-                    return False
+            except ServiceError:
                 await asyncio.sleep(pause_seconds)
             else:
-                break
+                return True
+        await self._database.transaction(work, *given, repeatable=True)
         return True
 
     async def _confirmed(
