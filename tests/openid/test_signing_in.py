@@ -139,6 +139,10 @@ async def test_an_account_is_not_joined_by_its_address(
     old = await site.world.http.get("/v1/whoami", headers={"Authorization": f"Bearer {before}"})
     assert old.status_code == 401, "the device was replaced"
     assert list((await visitor.roles()).values()) == ["admin"], "given by people"
+    rows = await site.world.fetch(
+        "SELECT detail FROM audit_events WHERE action = 'connect_provider' AND object_id = %s", await ann.id()
+    )
+    assert rows == [({"provider": "corporate"},)]
     async with Visitor(site.origin) as other:
         assert await sign_in(other, corporate) == "/"
         assert (await other.get("/v1/profile")).json()["user"]["user_id"] == await ann.id()

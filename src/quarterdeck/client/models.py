@@ -1022,7 +1022,7 @@ class AuditEventBody(Struct, frozen=True):
     """Name or label of the object at the time of the event; of a session its current title. null: it has none, the
     session was deleted, or the event was recorded before version 0.2.0."""
     actor: ActorBody | None
-    """null: the operator, with `qd admin`."""
+    """null: the operator, with `qd admin`, or the OpenID provider that `detail` names."""
     api_key_id: UUID | None
     """The key that was used, or that created the session token that was used."""
     session_token_id: UUID | None

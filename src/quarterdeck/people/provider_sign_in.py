@@ -13,6 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from quarterdeck.auth.access import lock_credentials
+from quarterdeck.changes.audit_log import record_person_change
+from quarterdeck.changes.model import Change, ObjectType
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Origin
 from quarterdeck.core.ids import new_id
@@ -137,7 +139,8 @@ class ProviderSignIns:
         else:
             identity = known or await _add_account(connection, claims)
         await follow(connection, self._settings, provider, identity, claims)
-        if not await store.memberships(connection, identity.user_id):
+        memberships = await store.memberships(connection, identity.user_id)
+        if not memberships:
             if known is None:
                 raise SignInProblem(ProblemName.NO_WORKSPACE)
             return None
@@ -145,6 +148,14 @@ class ProviderSignIns:
         signed_in = await self._sign_ins.add_device(
             connection, account, DeviceKind.BROWSER, attempt.device_name, origin, provider=provider.name
         )
+        if known is None and attempt.device_id is not None:
+            change = Change(
+                "connect_provider", ObjectType.MEMBER, identity.user_id, {"provider": provider.name}, account.email
+            )
+            for one in memberships:
+                await record_person_change(
+                    connection, one.workspace_id, identity.user_id, attempt.device_id, origin, change
+                )
         settings, has_refresh_token = self._settings, claims.refresh_token is not None
         await provider_store.add_session(
             connection,

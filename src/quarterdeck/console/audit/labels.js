@@ -44,6 +44,7 @@ const ACTIONS = {
   add_member: ["added the member", "Member added"],
   remove_member: ["removed the member", "Member removed"],
   set_user: ["renamed the member", "Member renamed"],
+  connect_provider: ["connected a provider for", "Provider connected"],
 };
 
 const OBJECT_TYPES = {
