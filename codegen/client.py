@@ -27,7 +27,7 @@ _TRANSFERS = "quarterdeck.client.transfers"
 _CONNECTION = "quarterdeck.client.async_connection"
 _LINE_CHARACTERS = 120
 # Those that set the cookie of a browser.
-BROWSER_OPERATIONS = {"sign_in", "accept_invitation"}
+BROWSER_OPERATIONS = {"sign_in", "accept_invitation", "begin_sign_in", "connect_provider"}
 _CALLED = [operation for operation in OPERATIONS if operation.name not in BROWSER_OPERATIONS]
 
 

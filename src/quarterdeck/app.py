@@ -42,7 +42,11 @@ from quarterdeck.http.request_spans import RequestSpans
 from quarterdeck.models.catalog import ModelCatalog
 from quarterdeck.models.output_schema import SchemaChecks
 from quarterdeck.openid.issuers import Issuers
+from quarterdeck.openid.providers import Providers
+from quarterdeck.people.http import ProviderCallback
 from quarterdeck.people.passwords import Passwords, Tries
+from quarterdeck.people.provider_refresh import ProviderRefresher
+from quarterdeck.people.provider_sign_in import ProviderSignIns
 from quarterdeck.people.sign_in import SignIns
 from quarterdeck.retention import delete_expired
 from quarterdeck.runs.creation import AttachmentRules
@@ -93,6 +97,12 @@ class Services:
         tries = Tries(self.database, settings.sign_in)
         self.sign_ins = SignIns(self.database, Passwords(), tries, settings.key, settings.sign_in)
         self.issuers = Issuers(settings.oidc)
+        self.cipher = SecretCipher(settings.encryption, settings.data_dir)
+        self.providers = Providers(settings.oidc)
+        self.provider_sign_ins = ProviderSignIns(
+            self.database, self.providers, self.cipher, self.sign_ins, settings.oidc
+        )
+        self.provider_refresher = ProviderRefresher(self.database, self.providers, self.cipher, settings.oidc)
         self.oauth_tokens = OAuthTokens(settings.credential, settings.mcp.allowed_addresses)
         self.mcp_checks = McpChecks(settings.mcp)
         self.mcp_offer = McpOffer(settings.mcp)
@@ -104,10 +114,12 @@ class Services:
         paths: dict[str, list[Operation]] = {}
         for operation in OPERATIONS:
             paths.setdefault(operation.path, []).append(operation)
+        callback = ProviderCallback(self.provider_sign_ins, self.settings.http.trusted_proxies)
         pages = {"/": console(), "/docs": api_reference()}
         endpoints = {
             **{path: executor.endpoint(operations) for path, operations in paths.items()},
             **{path: Endpoint({"GET": check}) for path, check in self._health_checks().items()},
+            "/signed-in/{provider}": Endpoint({"GET": callback.respond}),
             "/mcp": Endpoint({"POST": self.mcp_endpoint.respond}, self.mcp_endpoint.check),
             **{path: Endpoint({"GET": page.page}) for path, page in pages.items()},
             **{
@@ -148,8 +160,9 @@ class Services:
             SchemaChecks: SchemaChecks(),
             AttachmentRules: AttachmentRules(settings.file, settings.sandbox, settings.model),
             SignIns: self.sign_ins,
-            SecretCipher: SecretCipher(settings.encryption, settings.data_dir),
             Issuers: self.issuers,
+            ProviderSignIns: self.provider_sign_ins,
+            SecretCipher: self.cipher,
             OAuthTokens: self.oauth_tokens,
             McpChecks: self.mcp_checks,
             McpOffer: self.mcp_offer,
@@ -179,6 +192,7 @@ class Services:
             loops = [
                 asyncio.create_task(_every(settings.key.last_used_flush_seconds, self._flush)),
                 asyncio.create_task(_every(sweep_seconds, self._delete_expired)),
+                asyncio.create_task(_every(settings.oidc.refresh_seconds / 10, self.provider_refresher.refresh)),
             ]
             async with self._health_listener():
                 with on_shutdown_signal(self._stop), watched_loop(settings.log.blocked_loop_seconds):
@@ -194,6 +208,7 @@ class Services:
             await self.mcp_checks.close()
             self.oauth_tokens.close()
             self.issuers.close()
+            self.providers.close()
             await self.inputs.close()
             await self.notifier.close()
             await self.rate_limiter.close()

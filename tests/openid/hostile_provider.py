@@ -11,7 +11,7 @@ import msgspec
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 from joserfc.jws import JWSRegistry
 
-from quarterdeck.openid.model import SignedIn
+from quarterdeck.openid.model import Claims
 from quarterdeck.openid.provider import Provider
 from tests.openid.clients import CODE_VERIFIER, REDIRECT_URI, provider_settings, relying_party
 from tests.receivers import Behaviour, Received, answering, read_request
@@ -57,6 +57,9 @@ class HostileProvider:
 
     def __init__(self) -> None:
         self.port = 0
+        self.reset()
+
+    def reset(self) -> None:
         self.received: list[Received] = []
         # Instead of the usual answer, by path.
         self.behaviours: dict[str, Behaviour] = {}
@@ -173,5 +176,5 @@ def relying(hostile: HostileProvider, now: Callable[[], float] = lambda: NOW, **
     return relying_party(provider_settings(hostile.issuer, clock_skew_seconds=SKEW_SECONDS, **fields), now=now)
 
 
-async def redeem(provider: Provider, iss: str | None = None) -> SignedIn:
+async def redeem(provider: Provider, iss: str | None = None) -> Claims:
     return await provider.redeem("code", CODE_VERIFIER, REDIRECT_URI, NONCE, iss)

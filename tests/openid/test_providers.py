@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from quarterdeck.core.settings import OidcSettings, SettingsError, read_settings
-from quarterdeck.openid.model import GroupRole, OpenIdError, ProvidersError, SignedIn
+from quarterdeck.openid.model import Claims, GroupRole, OpenIdError, ProvidersError
 from quarterdeck.openid.providers import Providers, read_providers
 from tests.cli.command import qd
 from tests.openid.real_provider import LOCAL
@@ -161,7 +161,7 @@ def test_errors_are_short() -> None:
 
 def test_tokens_are_not_shown() -> None:
     shown = repr(
-        SignedIn(
+        Claims(
             issuer="https://login.example.com",
             subject="1",
             email=None,

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from quarterdeck.openid.model import OpenIdError, SignedIn
+from quarterdeck.openid.model import Claims, OpenIdError
 from quarterdeck.openid.provider import Provider
 from tests.openid.clients import REDIRECT_URI, SECRET, provider_settings, relying_party
 from tests.openid.real_provider import RealProvider, account, client, real_provider
@@ -34,7 +34,7 @@ def real() -> Iterator[RealProvider]:
         yield provider
 
 
-async def signed_in(real: RealProvider, provider: Provider, name: str = "ada") -> SignedIn:
+async def signed_in(real: RealProvider, provider: Provider, name: str = "ada") -> Claims:
     """Through the login page."""
     state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
     url = await provider.authorization_url(REDIRECT_URI, state, nonce, verifier)

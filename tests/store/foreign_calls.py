@@ -22,6 +22,7 @@ from quarterdeck.insights import service as insights_service
 from quarterdeck.insights import store as insights
 from quarterdeck.insights.model import UsageGroup, Window
 from quarterdeck.models.model import NO_OPTIONS
+from quarterdeck.people import provider_store as providers
 from quarterdeck.people import store as people
 from quarterdeck.runs import action_store as actions
 from quarterdeck.runs import lifecycle_store as lifecycle
@@ -237,6 +238,8 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: people.lock_workspace(c, a.workspace)
     yield lambda c, a, b: returns(people.settle_owner(c, a.workspace), True)
     yield lambda c, a, b: returns(people.member(c, a.workspace, b.user), None)
+    yield lambda c, a, b: returns(providers.membership(c, a.workspace, b.user), None)
+    yield lambda c, a, b: returns(providers.has_other_owner(c, a.workspace, a.user), False)
     yield lambda c, a, b: returns(people.member_by_email(c, a.workspace, b.email), None)
     yield lambda c, a, b: returns(people.set_role(c, a.workspace, b.user, Role.VIEWER), False)
     yield lambda c, a, b: returns(people.invitation(c, a.workspace, b.invitation), None)

@@ -35,8 +35,11 @@ from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.files import store as files
 from quarterdeck.files.model import Upload
 from quarterdeck.models.model import AssistantTurn, EncodedRequest, Step
+from quarterdeck.people import provider_store as providers
 from quarterdeck.people import store as people
 from quarterdeck.people.model import DeviceKind
+from quarterdeck.people.provider_model import SignInAttempt
+from quarterdeck.people.provider_store import Identity
 from quarterdeck.runs import action_store as actions
 from quarterdeck.runs import batch_store as batches
 from quarterdeck.runs import lifecycle_store as lifecycle
@@ -82,6 +85,7 @@ def with_own_ids() -> Iterator[StoreCall]:
     """What is done to an object that was seen is done to no other."""
     yield from _own_credentials()
     yield from _own_people()
+    yield from _own_provider_sessions()
     yield from _own_rows()
     yield from _own_runs()
     yield from _own_actions()
@@ -157,6 +161,41 @@ def _own_people() -> Iterator[StoreCall]:
     yield lambda c, a, b: people.collect_code(c, a.device_code)
     yield lambda c, a, b: people.count_try(c, "x", 1.0)
     yield lambda c, a, b: people.forget_tries(c, "x")
+
+
+def _own_provider_sessions() -> Iterator[StoreCall]:
+    a = ALPHA
+    identity, other = Identity(a.url, a.name, a.user), Identity(a.url, "another", a.user)
+    attempt = SignInAttempt(a.name, a.url, "x", "x", "/", "x", a.device)
+
+    async def renew_and_drop(c: RecordingConnection) -> None:
+        (session,) = await providers.take_sessions(c, a.name, 9, 60.0)
+        assert session.identity == identity
+        await providers.renew_session(c, session, b"x", 1.0, 1.0, is_confirmed=True, is_unsure=False)
+        (session,) = await providers.take_sessions(c, a.name, 9, 60.0) or [session]
+        await providers.drop_session(c, session)
+
+    async def replace_session(c: RecordingConnection) -> None:
+        assert await providers.delete_session(c, a.device) is not None
+        await providers.add_session(c, a.device, a.name, identity, a.url, b"x", 1.0, has_refresh_token=True)
+
+    async def replace_identity(c: RecordingConnection) -> None:
+        await providers.add_user(c, UUID(int=1), None, None)
+        await providers.add_identity(c, Identity(a.url, "another", UUID(int=1)))
+
+    yield lambda c, a, b: providers.add_attempt(c, b"x" * 32, b"x" * 32, attempt)
+    yield lambda c, a, b: providers.take_attempt(c, a.code_hash, a.device_hash, a.name)
+    yield lambda c, a, b: providers.lock_identity(c, a.url, a.name)
+    yield lambda c, a, b: replace_identity(c)
+    yield lambda c, a, b: returns(providers.has_identity(c, a.user, a.url), True)
+    yield lambda c, a, b: providers.set_members_until(c, identity, 1.0)
+    yield lambda c, a, b: providers.limit_members(c, other, 1.0)
+    yield lambda c, a, b: returns(providers.device_owner(c, a.device), a.user)
+    yield lambda c, a, b: providers.memberships(c, a.user)
+    yield lambda c, a, b: renew_and_drop(c)
+    yield lambda c, a, b: replace_session(c)
+    yield lambda c, a, b: returns(providers.has_session(c, a.user, a.url), True)
+    yield lambda c, a, b: returns(providers.has_session(c, a.user, b.url), False)
 
 
 def _own_rows() -> Iterator[StoreCall]:
@@ -391,6 +430,9 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: returns(expiry.with_files(c, LOWEST_ID, 1, 9), [])
     yield lambda c, a, b: returns(expiry.idle(c, [a.session, b.session], 1), [])
     yield lambda c, a, b: returns(people.delete_expired(c, 3600.0), 0)
+    yield lambda c, a, b: returns(providers.delete_expired(c), 0)
+    yield lambda c, a, b: returns(providers.due_providers(c), [a.name])
+    yield lambda c, a, b: returns(providers.lock_overdue(c), Identity(a.url, a.name, a.user))
     yield lambda c, a, b: sessions.lock_deleted(c)
     yield lambda c, a, b: returns(webhooks.delete_old(c, LOWEST_ID, 30, 1, 9), nothing)
     yield lambda c, a, b: creation.replace_lost_jobs(c, 60)

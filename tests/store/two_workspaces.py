@@ -122,6 +122,14 @@ INSERT INTO invitations (id, workspace_id, email, role, secret_hash, created_by,
 INSERT INTO device_codes (id, user_code, secret_hash, name, expires_at)
 VALUES (%(device_code)s, %(user_code)s, %(code_hash)s, %(name)s, now() + interval '1 day');
 INSERT INTO sign_in_tries (subject, tries) VALUES (%(code_hash)s, 1);
+INSERT INTO identities (issuer, subject, user_id, members_until)
+VALUES (%(url)s, %(name)s, %(user)s, now() + %(due_in)s::interval);
+INSERT INTO sign_in_attempts (state_hash, browser_hash, provider, redirect_uri, nonce, code_verifier, return_to,
+                              device_name, device_id, expires_at)
+VALUES (%(code_hash)s, %(device_hash)s, %(name)s, %(url)s, %(name)s, %(name)s, '/', %(name)s, %(device)s,
+        now() + interval '1 day');
+INSERT INTO provider_sessions (device_id, provider, issuer, subject, origin, tokens, has_refresh_token, refresh_at)
+VALUES (%(device)s, %(name)s, %(url)s, %(name)s, %(url)s, %(code_hash)s, true, now() + %(due_in)s::interval);
 INSERT INTO api_keys (id, workspace_id, lineage_id, label, prefix, secret_hash, permissions, created_by)
 VALUES (%(key)s, %(workspace)s, %(key)s, %(name)s, %(name)s, %(key_hash)s,
         '{session.manage,skill.manage,workspace.read}', %(user)s);

@@ -316,7 +316,7 @@ def _variant(operation: Operation, status: int) -> str:
     """Names what the text of a shared response depends on: see `error_docs.py`."""
     or_token = "OrToken" if operation.session_token else ""
     if operation.public:
-        return "Public"
+        return "PublicRead" if operation.method == "GET" else "Public"
     match status:
         case 403:
             return "And".join(camel_case(str(each)) for each in operation.permissions) + or_token

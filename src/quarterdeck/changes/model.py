@@ -73,7 +73,10 @@ class AuditEventBody(Struct, frozen=True):
             "it has none, the session was deleted, or the event was recorded before version 0.2.0."
         ),
     ]
-    actor: Annotated[ActorBody | None, Meta(description="null: the operator, with `qd admin`.")]
+    actor: Annotated[
+        ActorBody | None,
+        Meta(description="null: the operator, with `qd admin`, or the OpenID provider that `detail` names."),
+    ]
     api_key_id: Annotated[
         UUID | None, Meta(description="The key that was used, or that created the session token that was used.")
     ]

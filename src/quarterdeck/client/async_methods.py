@@ -584,7 +584,11 @@ class AsyncMethods(AsyncConnection):
         """Withdraw an invitation."""
         return await self._call(operations.WITHDRAW_INVITATION, invitation_id, **options)
 
-    async def sign_out(self, **options: Unpack[Options]) -> None:
+    async def list_sign_in_providers(self) -> models.ProvidersBody:
+        """List the providers to sign in at."""
+        return await self._call(operations.LIST_SIGN_IN_PROVIDERS)
+
+    async def sign_out(self, **options: Unpack[Options]) -> models.SignedOutBody:
         """Sign out."""
         return await self._call(operations.SIGN_OUT, **options)
 

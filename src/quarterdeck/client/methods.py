@@ -651,7 +651,11 @@ class Methods(Connection):
         """Withdraw an invitation. Its link stops working. An invitation that was accepted stays in the list."""
         return self._call(operations.WITHDRAW_INVITATION, invitation_id, **options)
 
-    def sign_out(self, **options: Unpack[Options]) -> None:
+    def list_sign_in_providers(self) -> models.ProvidersBody:
+        """List the providers to sign in at. The OpenID providers that the operator has described."""
+        return self._call(operations.LIST_SIGN_IN_PROVIDERS)
+
+    def sign_out(self, **options: Unpack[Options]) -> models.SignedOutBody:
         """Sign out. Ends the calling device and deletes the cookie of the browser."""
         return self._call(operations.SIGN_OUT, **options)
 

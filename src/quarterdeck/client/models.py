@@ -870,6 +870,29 @@ class InvitationSummaryBody(Struct, frozen=True):
     """Whether `accept_invitation` takes another email address."""
 
 
+class ProviderBody(Struct, frozen=True):
+    name: str
+    """For `begin_sign_in`."""
+    title: str
+    """For a button."""
+
+
+class ProvidersBody(Struct, frozen=True):
+    providers: list[ProviderBody]
+    """In the order of the operator. Empty: there are none."""
+
+
+class BegunSignInBody(Struct, frozen=True):
+    authorization_url: str
+    """Where to send the browser, within ten minutes."""
+
+
+class SignedOutBody(Struct, frozen=True):
+    end_session_url: str | None
+    """Where to send the browser, so that the person is signed out at the OpenID provider too. null: the device was
+    not signed in at a provider, or the provider has no such page."""
+
+
 class DeviceKind(StrEnum):
     BROWSER = "browser"
     COMMAND_LINE = "command_line"
@@ -1025,7 +1048,7 @@ class AuditEventBody(Struct, frozen=True):
     """Name or label of the object at the time of the event; of a session its current title. null: it has none, the
     session was deleted, or the event was recorded before version 0.2.0."""
     actor: ActorBody | None
-    """null: the operator, with `qd admin`."""
+    """null: the operator, with `qd admin`, or the OpenID provider that `detail` names."""
     api_key_id: UUID | None
     """The key that was used, or that created the session token that was used."""
     session_token_id: UUID | None

@@ -465,6 +465,12 @@ class OidcSettings(Struct, frozen=True):
     discovery_seconds: Seconds = 3600.0
     # Shortest time between two requests for keys that tokens with unknown keys cause.
     key_pause_seconds: Seconds = 10.0
+    # How often a provider is asked whether a person who has signed in there may stay.
+    refresh_seconds: Seconds = 300.0
+    # How long a sign-in lasts without a confirmation of the provider.
+    grace_seconds: Seconds = 24 * 3600.0
+    # How long memberships that a provider gave last without a confirmation, as after a sign-out.
+    membership_days: Annotated[int, Meta(ge=1, le=365)] = 30
 
 
 class MetricsSettings(Struct, frozen=True):

@@ -10,8 +10,10 @@ from quarterdeck.core import errors
 from quarterdeck.http.cors import CLIENT
 
 _NAME = "quarterdeck"
-# Browsers accept this name only with TLS and only for this host, so no subdomain can set it.
-_SECURE_NAME = f"__Host-{_NAME}"
+# Of a browser that was sent to an OpenID provider. It comes back from another site, so the cookie is not `Strict`.
+_ATTEMPT_NAME = "quarterdeck-sign-in"
+# Browsers accept such a name only with TLS and only for this host, so no subdomain can set it.
+_SECURE = "__Host-"
 _SAFE = {"GET", "HEAD"}
 
 
@@ -21,8 +23,16 @@ def sent_secret(method: str, headers: Headers) -> str | None:
         return None
     if method not in _SAFE and not is_same_site(headers):
         return None
+    return _read(headers, _NAME)
+
+
+def sent_attempt(headers: Headers) -> str | None:
+    return _read(headers, _ATTEMPT_NAME)
+
+
+def _read(headers: Headers, name: str) -> str | None:
     sent = cookie_parser("; ".join(headers.getlist("cookie")))
-    return sent.get(_SECURE_NAME) or sent.get(_NAME)
+    return sent.get(_SECURE + name) or sent.get(name)
 
 
 def is_same_site(headers: Headers) -> bool:
@@ -37,8 +47,30 @@ def check_same_site(headers: Headers) -> None:
         raise errors.other_site()
 
 
+def origin_of(headers: Headers) -> str:
+    """After `check_same_site`."""
+    return f"{'https' if _is_secure(headers['origin']) else 'http'}://{headers['host'].strip().lower()}"
+
+
 def set_cookie(headers: Headers, secret: str, seconds: int) -> dict[str, str]:
     """The header of the response. `headers`: those of the request."""
-    is_secure = headers.get("origin", "").startswith("https://")
-    name, secure = (_SECURE_NAME, "; Secure") if is_secure else (_NAME, "")
-    return {"Set-Cookie": f"{name}={secret}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"}
+    return {"Set-Cookie": _cookie(_NAME, secret, seconds, "Strict", _is_secure(headers.get("origin", "")))}
+
+
+def set_attempt_cookie(headers: Headers, secret: str, seconds: int) -> dict[str, str]:
+    return {"Set-Cookie": _cookie(_ATTEMPT_NAME, secret, seconds, "Lax", _is_secure(headers.get("origin", "")))}
+
+
+def after_attempt(origin: str, secret: str, seconds: int) -> list[str]:
+    """Values of Set-Cookie. `origin`: of the page where the attempt began. The request itself has none."""
+    is_secure = _is_secure(origin)
+    return [_cookie(_NAME, secret, seconds, "Strict", is_secure), _cookie(_ATTEMPT_NAME, "", 0, "Lax", is_secure)]
+
+
+def _cookie(name: str, value: str, seconds: int, same_site: str, is_secure: bool) -> str:
+    name, secure = (_SECURE + name, "; Secure") if is_secure else (name, "")
+    return f"{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite={same_site}{secure}"
+
+
+def _is_secure(origin: str) -> bool:
+    return origin.startswith("https://")

@@ -78,7 +78,7 @@ def _refusal(status: int, what: str, body: bytes | None) -> OpenIdError:
     known = code if isinstance(code, str) and _ERROR_CODE.fullmatch(code) else None
     is_temporary = status >= 500 or status in _TEMPORARY_STATUSES or known in _TEMPORARY_CODES
     reason = "" if known is None else f" ({known})"
-    return OpenIdError(f"The {what} of the provider answered {status}{reason}.", is_temporary)
+    return OpenIdError(f"The {what} of the provider answered {status}{reason}.", is_temporary, code=known)
 
 
 def read_object(text: bytes) -> Json:

@@ -21,12 +21,15 @@ class ProvidersError(Exception):
 class OpenIdError(Exception):
     """Why there is no sign-in. The text can be shown to users, the detail goes to the operator's log.
 
-    Temporary: the provider could not be asked, or says so itself. The same call may succeed later.
+    Temporary: the provider could not be asked, or says so itself. The same call may succeed later. `code`: the error
+    that the provider names, as OAuth defines it.
     """
 
-    def __init__(self, message: str, is_temporary: bool, detail: str | None = None) -> None:
+    def __init__(self, message: str, is_temporary: bool, detail: str | None = None, *, code: str | None = None) -> None:
         super().__init__(message[:_MESSAGE_CHARACTERS])
         self.is_temporary = is_temporary
+        self.code = code
+        self.refresh_token: str | None = None
         self.detail = (detail or message)[:_MESSAGE_CHARACTERS]
 
 
@@ -34,6 +37,13 @@ class GroupRole(Struct, frozen=True, forbid_unknown_fields=True):
     """Members of a group have a role in a workspace."""
 
     group: _Text
+    workspace_id: UUID
+    role: Role
+
+
+class RoleOfAll(Struct, frozen=True, forbid_unknown_fields=True):
+    """Everybody who can sign in at the provider has a role in a workspace."""
+
     workspace_id: UUID
     role: Role
 
@@ -54,6 +64,7 @@ class DescribedProvider(Struct, frozen=True, kw_only=True):
     # The claim with the names of a person's groups. None: groups are not read.
     groups_claim: _Text | None = None
     roles: tuple[GroupRole, ...] = ()
+    everybody: tuple[RoleOfAll, ...] = ()
     # Added to the authorization request, such as `prompt: consent`, which some providers require for refresh tokens.
     authorization_parameters: dict[str, str] = {}
 
@@ -68,7 +79,7 @@ class ProviderSettings(DescribedProvider, frozen=True, kw_only=True):
         return f"ProviderSettings(name={self.name!r}, issuer={self.issuer!r})"
 
 
-class SignedIn(Struct, frozen=True, kw_only=True):
+class Claims(Struct, frozen=True, kw_only=True):
     """What a provider says about a person. `issuer` and `subject` together identify the person for ever; all else may
     change, and `email` may belong to somebody else unless it is verified."""
 
@@ -87,4 +98,4 @@ class SignedIn(Struct, frozen=True, kw_only=True):
     sid: str | None
 
     def __repr__(self) -> str:
-        return f"SignedIn(issuer={self.issuer!r}, subject={self.subject!r})"
+        return f"Claims(issuer={self.issuer!r}, subject={self.subject!r})"

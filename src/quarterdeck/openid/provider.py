@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from quarterdeck.openid import tokens
 from quarterdeck.openid.exchange import Exchange, Json
 from quarterdeck.openid.keys import Discovery, Metadata
-from quarterdeck.openid.model import ProviderSettings, SignedIn
+from quarterdeck.openid.model import Claims, OpenIdError, ProviderSettings
 from quarterdeck.openid.tokens import Times, Verified, refused
 from quarterdeck.outbound.http_client import OutboundClient
 
@@ -55,7 +55,7 @@ class Provider:
 
     async def redeem(
         self, code: str, code_verifier: str, redirect_uri: str, nonce: str, iss: str | None = None
-    ) -> SignedIn:
+    ) -> Claims:
         """Ends a sign-in with the parameters of the callback. `iss` is None if the callback had none."""
         metadata = await self._discovery.metadata()
         # Before the code is sent anywhere: it may be that of another provider (RFC 9207).
@@ -77,18 +77,23 @@ class Provider:
         tokens.check_nonce(verified.claims, nonce)
         return await self._signed_in(metadata, answer, verified.claims, tokens.subject(verified.claims))
 
-    async def refresh(self, refresh_token: str, subject: str) -> SignedIn:
-        """What the provider says about the person now. A grant that has ended is an error that is not temporary."""
+    async def refresh(self, refresh_token: str, subject: str) -> Claims:
+        """What the provider says about the person now. A grant that has ended is an error with the code invalid_grant.
+        An error after the provider has issued tokens has the refresh token that is in force."""
         metadata = await self._discovery.metadata()
         answer = await self._ask_for_tokens(metadata, {"grant_type": "refresh_token", "refresh_token": refresh_token})
-        id_token = _token(answer, "id_token")
-        claims: Json = {}
-        if id_token is not None:
-            claims = (await self._verify_id_token(id_token, answer)).claims
-            _check_subject(claims, subject)
-        signed_in = await self._signed_in(metadata, answer, claims, subject)
         # A provider that sends no new one leaves the old one in force.
-        return signed_in if signed_in.refresh_token else replace(signed_in, refresh_token=refresh_token)
+        in_force = _token(answer, "refresh_token") or refresh_token
+        try:
+            id_token = _token(answer, "id_token")
+            claims: Json = {}
+            if id_token is not None:
+                claims = (await self._verify_id_token(id_token, answer)).claims
+                _check_subject(claims, subject)
+            return replace(await self._signed_in(metadata, answer, claims, subject), refresh_token=in_force)
+        except OpenIdError as fault:
+            fault.refresh_token = in_force
+            raise
 
     async def end_session_url(self, id_token: str | None, post_logout_redirect_uri: str) -> str | None:
         """Where the browser is sent to sign out at the provider too. None: the provider has no such page."""
@@ -137,7 +142,7 @@ class Provider:
             raise refused("The token endpoint of the provider takes no client secret.")
         return await self._exchange.post(url, "token endpoint", form, headers)
 
-    async def _signed_in(self, metadata: Metadata, answer: Json, claims: Json, subject: str) -> SignedIn:
+    async def _signed_in(self, metadata: Metadata, answer: Json, claims: Json, subject: str) -> Claims:
         """`claims`: those of the ID token. What they lack is asked for."""
         wants_groups = self.settings.groups_claim is not None and self.settings.groups_claim not in claims
         wants_email = "email" not in claims and "email" in self.settings.scopes
@@ -149,7 +154,7 @@ class Provider:
         # Some providers send a text.
         is_verified = claims.get("email_verified") in ("true", True)
         name = _text(claims, "name", _MAX_TEXT_CHARACTERS)
-        return SignedIn(
+        return Claims(
             issuer=self.settings.issuer,
             subject=subject,
             email=email,

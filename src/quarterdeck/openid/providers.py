@@ -81,6 +81,8 @@ def read_providers(settings: OidcSettings) -> dict[str, ProviderSettings]:
     if unknown := sorted(secrets.keys() - entries.keys()):
         raise ProvidersError(f"{_SECRETS} names {', '.join(unknown)}, which {_FILE} does not describe")
     policy = AddressPolicy(exceptions=settings.allowed_addresses)
+    if len({entry.issuer for entry in entries.values()}) < len(entries):
+        raise ProvidersError("each provider needs an issuer of its own")
     return {name: _provider(name, entry, secrets.get(name), policy, settings) for name, entry in entries.items()}
 
 
@@ -97,6 +99,8 @@ def _provider(
         raise ProvidersError(f"{name}: scopes must contain openid.")
     if refused := sorted(_OWN_PARAMETERS & entry.authorization_parameters.keys()):
         raise ProvidersError(f"{name}: authorization_parameters must not contain {', '.join(refused)}.")
+    if entry.roles and entry.groups_claim is None:
+        raise ProvidersError(f"{name}: roles need groups_claim.")
     if secret is not None and entry.client_secret is not None:
         raise ProvidersError(f"{name}: client_secret is in the file and in {_SECRETS}.")
     described = {field: getattr(entry, field) for field in entry.__struct_fields__}

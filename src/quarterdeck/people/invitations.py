@@ -31,7 +31,7 @@ from quarterdeck.people.model import (
 )
 from quarterdeck.people.profiles import end_all_but, profile_of
 from quarterdeck.people.sign_in import SignedIn, SignIns
-from quarterdeck.people.store import Account, Invitation
+from quarterdeck.people.store import Invitation, UserAccount
 
 _DAY_SECONDS = 24 * 3600
 UNKNOWN = ErrorCase(
@@ -248,9 +248,9 @@ async def account_link(connection: Connection, keys: KeySettings, settings: Sign
             raise errors.invalid(f"There is no user with the email address {email}.")
         secret = secrets.mint(INVITATION, keys.environment)
         life_seconds = settings.invitation_days * _DAY_SECONDS
-        await store.add_account_link(connection, account.user_id, account.email, secret, life_seconds)
+        await store.add_account_link(connection, account.user_id, email, secret, life_seconds)
         for workspace_id in await store.workspaces_of_user(connection, account.user_id):
-            change = Change("create_account_link", ObjectType.MEMBER, account.user_id, {"email": account.email}, email)
+            change = Change("create_account_link", ObjectType.MEMBER, account.user_id, {"email": email}, email)
             await record_operator_change(connection, workspace_id, change)
         return secret.text
 
@@ -274,13 +274,13 @@ async def _locked(connection: Connection, token: str) -> Invitation:
     return await _open(connection, token, lock=True)
 
 
-async def _account_of(connection: Connection, invitation: Invitation) -> Account | None:
+async def _account_of(connection: Connection, invitation: Invitation) -> UserAccount | None:
     if invitation.user_id is not None:
         return await store.account(connection, invitation.user_id)
     return await store.account_by_email(connection, invitation.email)
 
 
-async def _enter(connection: Connection, invitation: Invitation, workspace_id: UUID) -> Account:
+async def _enter(connection: Connection, invitation: Invitation, workspace_id: UUID) -> UserAccount:
     """A link must never open an account that belongs to somebody: those who invite see the link, too."""
     user_id = await store.add_account(connection, invitation.email)
     account = await store.lock_account(connection, user_id)
@@ -292,7 +292,7 @@ async def _enter(connection: Connection, invitation: Invitation, workspace_id: U
     return account
 
 
-async def _recover(connection: Connection, invitation: Invitation, body: AcceptInvitationBody) -> Account:
+async def _recover(connection: Connection, invitation: Invitation, body: AcceptInvitationBody) -> UserAccount:
     assert invitation.user_id is not None
     account = await store.account(connection, invitation.user_id)
     assert account is not None

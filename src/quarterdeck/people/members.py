@@ -123,9 +123,11 @@ async def check_may_give(connection: Connection, principal: Principal, role: Rol
 # For changes by others, who hold the lock of the workspace.
 
 
-async def join(connection: Connection, workspace_id: UUID, user_id: UUID, role: Role) -> bool:
-    """False if the person is a member already; the role stays."""
-    return await store.add_member(connection, workspace_id, user_id, role)
+async def join(
+    connection: Connection, workspace_id: UUID, user_id: UUID, role: Role, given_by: str | None = None
+) -> bool:
+    """False if the person is a member already; the role stays. `given_by`: an issuer, or None for people."""
+    return await store.add_member(connection, workspace_id, user_id, role, given_by)
 
 
 async def set_role(connection: Connection, workspace_id: UUID, user_id: UUID, role: Role) -> bool:

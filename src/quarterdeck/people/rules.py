@@ -2,10 +2,12 @@
 
 import secrets
 from collections.abc import Collection
+from uuid import UUID
 
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Principal, Role
 from quarterdeck.core.errors import ServiceError
+from quarterdeck.openid.model import ProviderSettings
 
 # Without vowels and without characters that look alike, so that no code is a word or is misread.
 _CODE_ALPHABET = "BCDFGHJKLMNPQRSTVWXZ"
@@ -43,3 +45,13 @@ def parse_user_code(text: str) -> str:
     """As it is stored. People leave out the hyphen or type in lower case."""
     letters = "".join(character for character in text.upper() if character.isalpha())
     return f"{letters[:4]}-{letters[4:]}"
+
+
+def roles_given(provider: ProviderSettings, groups: frozenset[str]) -> dict[UUID, Role]:
+    """What a provider gives a person with these groups, by workspace: of several roles the highest."""
+    given: dict[UUID, Role] = {}
+    found = [(one.workspace_id, Role(one.role)) for one in provider.roles if one.group in groups]
+    for workspace_id, role in [*found, *((one.workspace_id, Role(one.role)) for one in provider.everybody)]:
+        before = given.get(workspace_id, role)
+        given[workspace_id] = min(before, role, key=list(Role).index)
+    return given

@@ -1,4 +1,5 @@
-"""Signing in: with a password, by an invitation, or on the command line with a code that a browser approves.
+"""Signing in: with a password, by an invitation, at an OpenID provider (provider_sign_in.py), or on the command line
+with a code that a browser approves.
 
 Each way ends with a new device. None of them says whether an account exists.
 """
@@ -14,10 +15,10 @@ from quarterdeck.core import errors, secrets
 from quarterdeck.core.actors import ActorBody, CredentialKind, Origin
 from quarterdeck.core.settings import KeySettings, SignInSettings
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.people import store
+from quarterdeck.people import provider_store, store
 from quarterdeck.people.model import DeviceKind, SignInBody
 from quarterdeck.people.passwords import Passwords, Tries
-from quarterdeck.people.store import Account
+from quarterdeck.people.store import UserAccount
 
 _DAY_SECONDS = 24 * 3600
 
@@ -61,8 +62,15 @@ class SignIns:
         return signed_in
 
     async def add_device(
-        self, connection: Connection, account: Account, kind: DeviceKind, name: str, origin: Origin
+        self,
+        connection: Connection,
+        account: UserAccount,
+        kind: DeviceKind,
+        name: str,
+        origin: Origin,
+        **detail: str,
     ) -> SignedIn:
+        """`detail`: more for the audit log."""
         memberships = await store.memberships(connection, account.user_id)
         if not memberships:
             raise errors.wrong_sign_in()
@@ -71,7 +79,7 @@ class SignIns:
         device_id, expires_at = await store.add_device(
             connection, account.user_id, kind, name, secret, origin.address, life_seconds
         )
-        detail = {"kind": kind, "prefix": secret.prefix}
+        detail |= {"kind": kind, "prefix": secret.prefix}
         for membership in memberships:
             change = Change("sign_in", ObjectType.DEVICE, device_id, detail, name)
             await record_person_change(connection, membership.workspace_id, account.user_id, device_id, origin, change)
@@ -79,4 +87,8 @@ class SignIns:
 
 
 async def sweep_sign_ins(database: Database, settings: SignInSettings) -> int:
-    return await database.transaction(store.delete_expired, settings.tries_window_seconds, repeatable=True)
+    async def sweep(connection: Connection) -> int:
+        codes = await store.delete_expired(connection, settings.tries_window_seconds)
+        return codes + await provider_store.delete_expired(connection)
+
+    return await database.transaction(sweep, repeatable=True)

@@ -21,12 +21,13 @@ from quarterdeck.db.records import (
 from quarterdeck.people.model import DeviceBody, DeviceKind, InvitationBody, MemberBody, MembershipBody
 
 
-class Account(Struct, frozen=True):
+class UserAccount(Struct, frozen=True):
     user_id: UUID
-    email: str
+    email: str | None
     display_name: str | None
     password_hash: str | None
-    # Whether it belongs to somebody already: it has a password, or is or was a member of a workspace.
+    # Whether it belongs to somebody already: it has a password, somebody has signed in to it at a
+    # provider, or it is or was a member of a workspace.
     is_taken: bool
 
     @property
@@ -36,7 +37,8 @@ class Account(Struct, frozen=True):
 
 _ACCOUNT_COLUMNS = """
 id AS user_id, email, display_name, password_hash,
-password_hash IS NOT NULL OR EXISTS (SELECT FROM members m WHERE m.user_id = users.id) AS is_taken
+password_hash IS NOT NULL OR EXISTS (SELECT FROM members m WHERE m.user_id = users.id)
+    OR EXISTS (SELECT FROM identities i WHERE i.user_id = users.id) AS is_taken
 """
 _ACCOUNT = f"SELECT {_ACCOUNT_COLUMNS} FROM users WHERE id = %s"  # noqa: S608  built from constants
 _ACCOUNT_BY_EMAIL = f"SELECT {_ACCOUNT_COLUMNS} FROM users WHERE lower(email) = lower(%s)"  # noqa: S608
@@ -59,20 +61,20 @@ WHERE user_id = %s AND accepted_at IS NULL AND withdrawn_at IS NULL
 """
 
 
-async def account(connection: Connection, user_id: UUID) -> Account | None:
-    return await fetch_record(connection, Account, _ACCOUNT, (user_id,))
+async def account(connection: Connection, user_id: UUID) -> UserAccount | None:
+    return await fetch_record(connection, UserAccount, _ACCOUNT, (user_id,))
 
 
-async def account_by_email(connection: Connection, email: str) -> Account | None:
-    return await fetch_record(connection, Account, _ACCOUNT_BY_EMAIL, (email,))
+async def account_by_email(connection: Connection, email: str) -> UserAccount | None:
+    return await fetch_record(connection, UserAccount, _ACCOUNT_BY_EMAIL, (email,))
 
 
-async def lock_account(connection: Connection, user_id: UUID) -> Account | None:
-    return await fetch_record(connection, Account, _LOCK_ACCOUNT, (user_id,))
+async def lock_account(connection: Connection, user_id: UUID) -> UserAccount | None:
+    return await fetch_record(connection, UserAccount, _LOCK_ACCOUNT, (user_id,))
 
 
-async def lock_account_by_email(connection: Connection, email: str) -> Account | None:
-    return await fetch_record(connection, Account, _LOCK_ACCOUNT_BY_EMAIL, (email,))
+async def lock_account_by_email(connection: Connection, email: str) -> UserAccount | None:
+    return await fetch_record(connection, UserAccount, _LOCK_ACCOUNT_BY_EMAIL, (email,))
 
 
 async def add_account(connection: Connection, email: str) -> UUID:
@@ -103,9 +105,9 @@ async def set_password(connection: Connection, user_id: UUID, password_hash: str
 # the credential that creates the key.
 _LOCK_WORKSPACE = "SELECT owner_id FROM workspaces WHERE id = %s FOR NO KEY UPDATE"
 _ADD_MEMBER = """
-INSERT INTO members (workspace_id, user_id, role) VALUES (%s, %s, %s)
+INSERT INTO members (workspace_id, user_id, role, given_by) VALUES (%s, %s, %s, %s)
 ON CONFLICT (workspace_id, user_id) DO UPDATE
-SET ended_at = NULL, joined_at = clock_timestamp(), role = excluded.role
+SET ended_at = NULL, joined_at = clock_timestamp(), role = excluded.role, given_by = excluded.given_by
 WHERE members.ended_at IS NOT NULL
 """
 _SET_ROLE = "UPDATE members SET role = %s WHERE workspace_id = %s AND user_id = %s AND ended_at IS NULL AND role <> %s"
@@ -154,9 +156,11 @@ async def lock_workspace(connection: Connection, workspace_id: UUID) -> UUID | N
     return await fetch_value(connection, _LOCK_WORKSPACE, (workspace_id,))
 
 
-async def add_member(connection: Connection, workspace_id: UUID, user_id: UUID, role: Role) -> bool:
-    """False if the person was a member already."""
-    return (await connection.execute(_ADD_MEMBER, (workspace_id, user_id, role))).rowcount == 1
+async def add_member(
+    connection: Connection, workspace_id: UUID, user_id: UUID, role: Role, given_by: str | None = None
+) -> bool:
+    """False if the person was a member already. `given_by`: the issuer that gives the membership."""
+    return (await connection.execute(_ADD_MEMBER, (workspace_id, user_id, role, given_by))).rowcount == 1
 
 
 async def set_role(connection: Connection, workspace_id: UUID, user_id: UUID, role: Role) -> bool:

@@ -58,6 +58,7 @@ const ACTIONS = {
   answer_device_code: ["answered the sign-in of", "Device sign-in answered"],
   change_profile: ["changed the profile of", "Profile changed"],
   change_password: ["changed the password of", "Password changed"],
+  connect_provider: ["connected a provider for", "Provider connected"],
 };
 
 const OBJECT_TYPES = {

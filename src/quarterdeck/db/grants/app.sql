@@ -14,7 +14,7 @@ GRANT SELECT ON app.migrations TO {role};
 GRANT SELECT, INSERT, UPDATE (email, display_name, password_hash) ON app.users TO {role};
 -- All columns: LOCK TABLE, at the first start, ignores privileges of columns.
 GRANT SELECT, INSERT, UPDATE ON app.workspaces TO {role};
-GRANT SELECT, INSERT, UPDATE (ended_at, joined_at, role) ON app.members TO {role};
+GRANT SELECT, INSERT, UPDATE (ended_at, joined_at, role, given_by) ON app.members TO {role};
 GRANT SELECT, INSERT (id, user_id, kind, name, prefix, secret_hash, address, expires_at),
     UPDATE (last_used_at, ended_at) ON app.devices TO {role};
 GRANT SELECT, INSERT, UPDATE (accepted_at, accepted_by, withdrawn_at) ON app.invitations TO {role};
@@ -22,6 +22,10 @@ GRANT SELECT, INSERT, UPDATE (answered_by, is_approved, collected_at), DELETE ON
 GRANT SELECT, INSERT, UPDATE (tries, began_at), DELETE ON app.sign_in_tries TO {role};
 GRANT SELECT, INSERT, UPDATE (last_used_at), DELETE ON app.trusted_jobs TO {role};
 GRANT SELECT, INSERT, DELETE ON app.job_keys TO {role};
+GRANT SELECT, INSERT, UPDATE (members_until) ON app.identities TO {role};
+GRANT SELECT, INSERT, DELETE ON app.sign_in_attempts TO {role};
+GRANT SELECT, INSERT, UPDATE (tokens, confirmed_at, refresh_at, is_unsure), DELETE
+    ON app.provider_sessions TO {role};
 -- Triggers let these columns change in one direction only: keys and tokens that ended stay ended.
 GRANT SELECT, INSERT (id, workspace_id, lineage_id, label, prefix, secret_hash, permissions, created_by, expires_at),
     UPDATE (expires_at, last_used_at, revoked_at, replaced_by) ON app.api_keys TO {role};

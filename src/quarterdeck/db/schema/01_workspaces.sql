@@ -4,7 +4,8 @@
 
 CREATE TABLE users (
     id uuid PRIMARY KEY,
-    email text NOT NULL,
+    -- NULL: the OpenID provider of the person names none that it has verified.
+    email text,
     display_name text,
     -- Argon2id. NULL: the person does not sign in with a password.
     password_hash text
@@ -33,6 +34,8 @@ CREATE TABLE members (
     role text NOT NULL DEFAULT 'member' CHECK (role IN ('owner', 'admin', 'member', 'viewer')),
     joined_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     ended_at timestamptz,
+    -- The issuer that gave the membership, as to one of its groups, and that may change and end it. NULL: people did.
+    given_by text,
     PRIMARY KEY (workspace_id, user_id)
 );
 -- The workspaces of a person.

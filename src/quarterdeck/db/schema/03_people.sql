@@ -69,3 +69,55 @@ CREATE TABLE sign_in_tries (
     began_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 CREATE INDEX sign_in_tries_began ON sign_in_tries (began_at);
+
+-- Accounts of people at OpenID providers.
+CREATE TABLE identities (
+    issuer text NOT NULL,
+    subject text NOT NULL,
+    user_id uuid NOT NULL REFERENCES users,
+    -- When the memberships that the provider gave end, unless it confirms the person before. NULL: they have ended.
+    members_until timestamptz,
+    PRIMARY KEY (issuer, subject)
+);
+-- Two identities at one provider would undo each other's memberships.
+CREATE UNIQUE INDEX identities_user ON identities (user_id, issuer);
+CREATE INDEX identities_members_until ON identities (members_until);
+
+-- A browser that was sent to a provider and has not come back. The row is deleted when it does.
+CREATE TABLE sign_in_attempts (
+    state_hash bytea PRIMARY KEY CHECK (octet_length(state_hash) = 32),
+    -- Of the cookie: nobody else's browser can finish the attempt.
+    browser_hash bytea NOT NULL CHECK (octet_length(browser_hash) = 32),
+    provider text NOT NULL,
+    redirect_uri text NOT NULL,
+    nonce text NOT NULL,
+    code_verifier text NOT NULL,
+    return_to text NOT NULL,
+    device_name text NOT NULL,
+    -- Of the person who connects an account at the provider. NULL: somebody who signs in.
+    device_id uuid REFERENCES devices,
+    expires_at timestamptz NOT NULL
+);
+CREATE INDEX sign_in_attempts_expires ON sign_in_attempts (expires_at);
+
+-- Devices that were signed in at a provider, which is asked again and again whether the person may stay.
+CREATE TABLE provider_sessions (
+    device_id uuid PRIMARY KEY REFERENCES devices,
+    -- Its name in the settings.
+    provider text NOT NULL,
+    issuer text NOT NULL,
+    subject text NOT NULL,
+    -- Of the console, for the way back from the sign-out at the provider.
+    origin text NOT NULL,
+    -- Encrypted: ProviderTokens in people/provider_model.py.
+    tokens bytea NOT NULL,
+    has_refresh_token boolean NOT NULL,
+    -- When the provider last confirmed the person.
+    confirmed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    refresh_at timestamptz NOT NULL,
+    -- Whether the outcome of an earlier refresh with these tokens is unknown. The provider may have replaced them.
+    is_unsure boolean NOT NULL DEFAULT false,
+    FOREIGN KEY (issuer, subject) REFERENCES identities
+) WITH (fillfactor = 80);
+CREATE INDEX provider_sessions_refresh ON provider_sessions (refresh_at);
+CREATE INDEX provider_sessions_identity ON provider_sessions (issuer, subject);
