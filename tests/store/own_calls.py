@@ -190,7 +190,6 @@ def _own_provider_sessions() -> Iterator[StoreCall]:
     yield lambda c, a, b: returns(providers.has_identity(c, a.user, a.url), True)
     yield lambda c, a, b: providers.set_members_until(c, identity, 1.0)
     yield lambda c, a, b: providers.limit_members(c, other, 1.0)
-    yield lambda c, a, b: returns(providers.device_owner(c, a.device), a.user)
     yield lambda c, a, b: providers.memberships(c, a.user)
     yield lambda c, a, b: renew_and_drop(c)
     yield lambda c, a, b: replace_session(c)

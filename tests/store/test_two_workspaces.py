@@ -235,7 +235,6 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "people/provider_store _ADD_USER",
         "people/provider_store _SET_MEMBERS_UNTIL",
         "people/provider_store _LIMIT_MEMBERS",
-        "people/provider_store _DEVICE_OWNER",
         "people/provider_store _MEMBERSHIPS",
         "people/provider_store _TAKE_SESSIONS",
         "people/provider_store _RENEW",

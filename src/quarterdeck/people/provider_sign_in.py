@@ -203,7 +203,7 @@ async def _add_account(connection: Connection, claims: Claims) -> Identity:
 async def _connect(connection: Connection, known: Identity | None, claims: Claims, device_id: UUID) -> Identity:
     """Ends the device: the browser gets a new one, which ends with the sign-in at the provider."""
     await lock_credentials(connection, [device_id])
-    user_id = await provider_store.device_owner(connection, device_id)
+    user_id = await store.user_of_device(connection, device_id)
     if user_id is None:
         raise SignInProblem(ProblemName.EXPIRED)
     if known is None:

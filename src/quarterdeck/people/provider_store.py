@@ -62,7 +62,6 @@ _LIMIT_MEMBERS = """
 UPDATE identities SET members_until = least(members_until, clock_timestamp() + make_interval(secs => %s))
 WHERE issuer = %s AND subject = %s
 """
-_DEVICE_OWNER = "SELECT user_id FROM devices WHERE id = %s AND ended_at IS NULL AND expires_at > clock_timestamp()"
 
 
 async def lock_identity(connection: Connection, issuer: str, subject: str) -> Identity | None:
@@ -94,11 +93,6 @@ async def set_members_until(connection: Connection, identity: Identity, seconds:
 
 async def limit_members(connection: Connection, identity: Identity, seconds: float) -> None:
     await connection.execute(_LIMIT_MEMBERS, (seconds, identity.issuer, identity.subject))
-
-
-async def device_owner(connection: Connection, device_id: UUID) -> UUID | None:
-    """None: the device is not signed in any more."""
-    return await fetch_value(connection, _DEVICE_OWNER, (device_id,))
 
 
 # Memberships.
