@@ -94,9 +94,9 @@ class Site:
 
 
 @contextmanager
-def site_server(database_url: str, folder: Path, port: int) -> Iterator[Server]:
-    """Reads its providers from `providers.yaml` in this folder. It refreshes nothing by itself."""
-    settings = {
+def site_server(database_url: str, folder: Path, port: int, **others: object) -> Iterator[Server]:
+    """Reads its providers from `providers.yaml` in this folder. It refreshes nothing by itself, unless it is told to."""
+    settings: dict[str, object] = {
         "SERVER_PORT": port,
         "OIDC_PROVIDERS_FILE": folder / "providers.yaml",
         "OIDC_ALLOWED_ADDRESSES": "127.0.0.1/32",
@@ -105,7 +105,7 @@ def site_server(database_url: str, folder: Path, port: int) -> Iterator[Server]:
         "OIDC_KEY_PAUSE_SECONDS": 0.001,
         "OIDC_REFRESH_SECONDS": 604800,
     }
-    with serving(database_url, folder, **settings, **PATIENT) as server:
+    with serving(database_url, folder, **(settings | PATIENT | others)) as server:
         yield server
 
 

@@ -1,6 +1,7 @@
 """A provider is asked again and again: memberships follow its groups, and access ends when it says so."""
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -8,9 +9,10 @@ import pytest
 from quarterdeck.core.actors import Role
 from quarterdeck.people.provider_model import ProblemName
 from tests.openid.hostile_provider import HostileProvider, json_answer
-from tests.openid.site import Site, Visitor, entry, sign_in, write_providers
+from tests.openid.site import Site, Visitor, entry, sign_in, site_server, write_providers
 from tests.people import PASSWORD, Person, invite, new_email
 from tests.receivers import answering, resetting
+from tests.world import START_SECONDS, free_port
 
 pytestmark = [pytest.mark.long, pytest.mark.asyncio(loop_scope="module")]
 
@@ -87,6 +89,17 @@ async def test_roles_follow_the_groups(visitor: Visitor, corporate: HostileProvi
     assert sent_tokens(corporate) == ["refresh-0", "refresh-0"]
 
 
+async def test_every_server_process_refreshes(visitor: Visitor, corporate: HostileProvider, site: Site) -> None:
+    await signed_in(site, visitor, corporate, "engineering")
+    corporate.claims["groups"] = ["platform"]
+    await site.make_due(visitor)
+    with site_server(site.server.database_url, site.server.data_dir, free_port(), OIDC_REFRESH_SECONDS=1):
+        deadline = time.monotonic() + START_SECONDS
+        while list((await visitor.roles()).values()) != ["admin"]:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.1)
+
+
 async def test_a_removed_group_ends_all_access(visitor: Visitor, corporate: HostileProvider, site: Site) -> None:
     await signed_in(site, visitor, corporate, "platform")
     key, command_line = await new_key(visitor, site.world.workspace_id), await device_of_the_command_line(visitor)
@@ -139,10 +152,11 @@ async def test_the_last_owner_is_kept(visitor: Visitor, corporate: HostileProvid
     others = "workspace_id = %s AND role = 'owner' AND user_id NOT IN (SELECT user_id FROM devices WHERE id = %s)"
     values = site.other_world.workspace_id, visitor.device_id
     await site.world.execute(f"UPDATE members SET ended_at = now() WHERE {others}", *values)
-    corporate.claims["groups"] = []
+    corporate.claims["groups"] = ["engineering"]
     await site.refresh(visitor)
-    assert await visitor.roles() == {second: "owner"}
-    assert [action for action, _ in await actions_on(site, visitor)] == ["add_member"]
+    assert await visitor.roles() == {second: "owner", str(site.world.workspace_id): "member"}, "the rest is done"
+    assert [action for action, _ in await actions_on(site, visitor)] == ["add_member", "add_member"]
+    corporate.claims["groups"] = []
     await site.world.execute(f"UPDATE members SET ended_at = NULL WHERE {others}", *values)
     await site.refresh(visitor)
     assert not await visitor.is_signed_in()
