@@ -20,6 +20,7 @@ _SIGNED_IN = [
     for block in all_blocks(page)
     if block.not_run is not None
 ]
+_JOBS = [block for block in all_blocks("docs/use/trusted-jobs.md") if block.not_run is not None]
 _MIGRATE_CHECK = next(block for block in all_blocks("docs/run/upgrades.md") if "migrate --check" in block.text)
 _TRACING = all_blocks("docs/run/tracing.md")[0]
 NOT_RUN = {
@@ -32,6 +33,7 @@ NOT_RUN = {
     "it needs Kubernetes": [f"{block.page}: {block.text.strip()}" for block in _DEPLOYING[9:]],
     "a part of a deploy script": [f"{_MIGRATE_CHECK.page}: {_MIGRATE_CHECK.text.strip()}"],
     "it needs a collector": [f"{_TRACING.page}: {_TRACING.text.strip()}"],
+    "it runs in a CI system": [f"{block.page}: {block.text.strip()}" for block in _JOBS],
     "it needs npm": [f"{block.page}: {block.text.strip()}" for block in _NPM],
 }
 
