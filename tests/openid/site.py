@@ -95,7 +95,7 @@ class Site:
 
 @contextmanager
 def site_server(database_url: str, folder: Path, port: int, **others: object) -> Iterator[Server]:
-    """Reads its providers from `providers.yaml` in this folder. It refreshes nothing by itself, unless it is told to."""
+    """Reads its providers from `providers.yaml` in this folder. It refreshes nothing by itself unless it is told to."""
     settings: dict[str, object] = {
         "SERVER_PORT": port,
         "OIDC_PROVIDERS_FILE": folder / "providers.yaml",
