@@ -31,6 +31,7 @@ OPERATOR_ACTIONS = {
 # Inputs are in the log of their session. The others change nothing of a workspace.
 NOT_RECORDED = {
     "submit_input", "look_up_invitation", "look_up_device_code", "create_device_code", "redeem_device_code",
+    "begin_sign_in",
 }  # fmt: skip
 
 

@@ -189,3 +189,31 @@ async def test_missing_permission_is_named(console: ConsolePage, world: World) -
     await dialog(console).get_by_label("Label").fill("Another")
     await dialog(console).get_by_role("button", name="Create key").click()
     await secret_shown(console)
+
+
+async def test_trust_a_job_and_trust_it_no_longer(console: ConsolePage, world: World) -> None:
+    page = console.page
+    skill_id = await world.new_skill("notes")
+    await console.sign_in(world.key, "/keys")
+    await expect(page.get_by_role("main")).to_contain_text("No job is trusted.")
+    await page.get_by_role("button", name="Trust a job").click()
+    await dialog(console).get_by_label("Name").fill("Skills on main")
+    await dialog(console).get_by_label("Skill").select_option(label="notes")
+    await dialog(console).get_by_label("Issuer").fill("https://token.actions.githubusercontent.com")
+    await dialog(console).get_by_label("Claims").fill("repository")
+    assert await console.accessibility_problems() == []
+    await dialog(console).get_by_role("button", name="Trust job").click()
+    await expect(dialog(console)).to_contain_text("“repository” is not of the form name=value.")
+    await dialog(console).get_by_label("Claims").fill("repository=acme/skills\n ref=refs/heads/* \n")
+    await dialog(console).get_by_role("button", name="Trust job").click()
+    (job,) = (await world.get("/v1/trusted-jobs")).json()["items"]
+    assert (job["skill_id"], job["claims"]) == (skill_id, {"repository": "acme/skills", "ref": "refs/heads/*"})
+    await expect(dialog(console)).to_contain_text(f"qd trusted-jobs exchange {job['id']}")
+    await dialog(console).get_by_role("button", name="Done").click()
+    await expect(rows(console, "Skills on main")).to_contain_text("ref=refs/heads/*")
+    await expect(rows(console, "Skills on main").get_by_role("link", name="notes")).to_be_visible()
+    assert await console.accessibility_problems() == []
+    await page.get_by_role("button", name="Remove Skills on main").click()
+    await dialog(console).get_by_role("button", name="Remove job").click()
+    await expect(page.get_by_role("main")).to_contain_text("No job is trusted.")
+    assert (await world.get("/v1/trusted-jobs")).json()["items"] == []

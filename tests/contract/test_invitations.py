@@ -129,6 +129,34 @@ async def test_nor_an_account_of_a_former_member(world: World) -> None:
     assert error_of(accepted) == (409, "conflict")
 
 
+async def test_a_former_member_comes_back_by_an_invitation(world: World) -> None:
+    """Without any workspace, nobody can sign in to join one."""
+    ann = await Person.join(world, Role.ADMIN)
+    async with await world.connect() as connection:
+        await members.remove_by_operator(connection, world.workspace_id, ann.email)
+    assert error_of(await Browser(world).sign_in(ann.email)) == (401, "unauthorized")
+    token = await invite(world, ann.email, Role.MEMBER)
+    body = {"email": ann.email, "password": PASSWORD, "invitation_token": token}
+    back = Browser(world)
+    assert error_of(await back.post("/v1/sign-in", body | {"password": "wrong password"})) == (401, "unauthorized")
+    assert error_of(await back.post("/v1/sign-in", body | {"invitation_token": "x"})) == (404, "not_found")
+    signed_in = await back.post("/v1/sign-in", body)
+    assert signed_in.status_code == 200, signed_in.text
+    assert [one["role"] for one in (await back.get("/v1/profile")).json()["workspaces"]] == ["member"]
+    assert error_of(await Browser(world).post("/v1/sign-in", body)) == (404, "not_found")
+    events = (await world.get("/v1/audit-events?action=join_workspace")).json()["items"]
+    assert [event["actor"]["primary_email"] for event in events] == [ann.email]
+
+
+async def test_a_member_who_signs_in_with_an_invitation_keeps_the_role(world: World) -> None:
+    ann = await Person.join(world, Role.ADMIN)
+    token = await invite(world, new_email(), Role.VIEWER)
+    body = {"email": ann.email, "password": PASSWORD, "invitation_token": token}
+    assert (await Browser(world).post("/v1/sign-in", body)).status_code == 200
+    assert [one["role"] for one in (await ann.get("/v1/profile")).json()["workspaces"]] == ["admin"]
+    assert (await Browser(world).post("/v1/invitations/look-up", {"token": token})).status_code == 200
+
+
 async def test_of_two_who_accept_one_joins(world: World) -> None:
     token = await invite(world, new_email(), Role.MEMBER)
     body = {"token": token, "password": PASSWORD}

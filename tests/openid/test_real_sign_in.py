@@ -88,13 +88,6 @@ async def browser() -> AsyncIterator[Browser]:
         yield browser
 
 
-_BEGIN = """
-async (body) => {
-  const headers = {"Content-Type": "application/json", "Quarterdeck-Client": "quarterdeck-console/0.2.0"};
-  const answer = await fetch("/v1/sign-in/begin", {method: "POST", headers, body: JSON.stringify(body)});
-  location.assign((await answer.json()).authorization_url);
-}
-"""
 _FETCH = """
 async ([method, path]) => {
   const answer = await fetch(path, {method, headers: {"Quarterdeck-Client": "quarterdeck-console/0.2.0"}});
@@ -119,8 +112,8 @@ async def test_in_a_browser(site: Site, port: int, browser: Browser, real: RealP
     context = await browser.new_context()
     page = await context.new_page()
     page.set_default_timeout(TIMEOUT_MS)
-    await page.goto(f"{origin}/")
-    await page.evaluate(_BEGIN, {"provider": "corporate", "return_to": "/skills"})
+    await page.goto(f"{origin}/#/skills")
+    await page.get_by_role("button", name="Sign in with Example Corp").click()
     callbacks: list[str] = []
     page.on("request", lambda request: callbacks.append(request.url) if "/signed-in/" in request.url else None)
     await enter(page, "eve")
@@ -132,13 +125,16 @@ async def test_in_a_browser(site: Site, port: int, browser: Browser, real: RealP
     # The page that remains in the history, and in another browser.
     (callback,) = callbacks
     other = await browser.new_context()
-    for one in (page, await other.new_page()):
+    elsewhere = await other.new_page()
+    for one, address in ((page, "#/profile"), (elsewhere, "#/sign-in?problem=expired")):
         await one.goto(callback)
-        await one.wait_for_url(f"{origin}/#/sign-in?problem=expired")
+        await one.wait_for_url(f"{origin}/{address}")
+        await expect(one.get_by_text("The sign-in took too long, was used before, or began in another")).to_be_visible()
     status, _ = await page.evaluate(_FETCH, ["GET", "/v1/whoami"])
     assert status == 200, "still signed in"
-    status, signed_out = await page.evaluate(_FETCH, ["POST", "/v1/sign-out"])
-    await page.goto(signed_out["end_session_url"])
+    await expect(page.get_by_role("button", name="Connect Example Corp")).to_be_visible()
+    await page.locator(".account-button").click()
+    await page.locator(".account-menu").get_by_text("Sign out").click()
     await page.get_by_role("button", name="Yes, sign me out").click()
     await page.wait_for_url(f"{origin}/")
     assert await context.cookies(origin) == []

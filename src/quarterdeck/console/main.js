@@ -6,6 +6,7 @@ import { replacePage } from "./dialogs.js";
 import { el, fill } from "./dom.js";
 import { drawLayout } from "./layout.js";
 import { errorBox, notice } from "./notices.js";
+import { problemText } from "./people/providers.js";
 import { listenForShortcut } from "./palette/palette.js";
 import { show as showInvitation } from "./pages/invitation.js";
 import { show as showSignIn } from "./pages/sign_in.js";
@@ -62,7 +63,7 @@ async function showPage() {
   takeSharedToken();
   if (credential.whoami() === null && !(await loadCaller(signal))) return;
   if (signal.aborted) return;
-  if (currentRoute().path === SIGN_IN) window.history.replaceState(null, "", "#/sessions");
+  if (currentRoute().path === SIGN_IN) leaveSignIn();
   const { path, query } = currentRoute();
   const tokenSession = credential.tokenSessionId();
   const route =
@@ -90,6 +91,13 @@ async function showPage() {
   } finally {
     main.removeAttribute("aria-busy");
   }
+}
+
+/** Somebody who has signed in sees another page there, and why a provider could not be connected. */
+function leaveSignIn() {
+  const problem = problemText(currentRoute().query.get("problem"));
+  window.history.replaceState(null, "", problem === null ? "#/sessions" : "#/profile");
+  if (problem !== null) setTimeout(() => notice(problem));
 }
 
 /**
@@ -174,13 +182,16 @@ async function signOut() {
     replacePage();
     return showPage();
   }
+  let endUrl = null;
   try {
-    await post("/sign-out");
+    endUrl = (await post("/sign-out")).end_session_url;
   } catch (error) {
     if (error.status !== 401) return notice(`You are still signed in: ${error.message}`);
   }
   otherTabs.postMessage(null);
-  signIn(null);
+  // Signs out at the OpenID provider, too, which sends the browser back.
+  if (endUrl === null) signIn(null);
+  else window.location.assign(endUrl);
 }
 
 /** Shows another workspace of the person, or the sign-in page if there is none. */

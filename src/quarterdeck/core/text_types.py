@@ -61,11 +61,15 @@ Moment = Annotated[datetime, Meta(tz=True)]
 
 def plain_name(name: str) -> str:
     """The one spelling of a `Name` that is stored. Raises ValueError, which msgspec reports as a fault of the body."""
-    if unseen := _UNSEEN.search(name):
-        raise ValueError(f"name has a character that cannot be seen, U+{ord(unseen[0]):04X}")
+    check_seen("name", name)
     if not name.strip():
         raise ValueError("name is blank")
     return " ".join(normalize("NFC", name).split())
+
+
+def check_seen(field: str, text: str) -> None:
+    if unseen := _UNSEEN.search(text):
+        raise ValueError(f"{field} has a character that cannot be seen, U+{ord(unseen[0]):04X}")
 
 
 def storable(text: str) -> str:

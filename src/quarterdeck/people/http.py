@@ -67,6 +67,7 @@ _REDIRECTION = {
     success="The person.",
     refusals=(
         _OTHER_SITE,
+        invitations.UNKNOWN,
         ErrorCase(
             "wrong_sign_in",
             errors.wrong_sign_in(),
@@ -77,7 +78,9 @@ _REDIRECTION = {
 )
 async def sign_in(sign_ins: SignIns, call: Call[SignInBody], request: Request) -> ActorBody | Response:
     cookies.check_same_site(request.headers)
-    return _signed_in(request, await sign_ins.with_password(call.read_body(), call.origin))
+    body = call.read_body()
+    join = None if body.invitation_token is None else invitations.joining(body.invitation_token, call.origin)
+    return _signed_in(request, await sign_ins.with_password(body, call.origin, join))
 
 
 @operation(

@@ -30,7 +30,7 @@ from quarterdeck.people.model import (
     ProfileBody,
 )
 from quarterdeck.people.profiles import end_all_but, profile_of
-from quarterdeck.people.sign_in import SignedIn, SignIns
+from quarterdeck.people.sign_in import Join, SignedIn, SignIns
 from quarterdeck.people.store import Invitation, UserAccount
 
 _DAY_SECONDS = 24 * 3600
@@ -190,22 +190,38 @@ async def accept(database: Database, sign_ins: SignIns, body: AcceptInvitationBo
 )
 async def join_workspace(changes: Changes, call: Call[InvitationTokenBody]) -> Answer[ProfileBody]:
     async def effect(connection: Connection, principal: Principal, user_id: UUID, body: InvitationTokenBody) -> Made:
-        invitation = await _locked(connection, body.token)
-        if invitation.workspace_id is None or invitation.role is None:
-            raise errors.not_found("invitation")
-        if not await members.join(connection, invitation.workspace_id, user_id, invitation.role):
+        email = (await profile_of(connection, principal)).user.primary_email
+        if not await _join(connection, body.token, user_id, email, principal.device_id, call.origin):
             raise errors.conflict(errors.MEMBER_ALREADY)
-        await store.accept_invitation(connection, invitation.id, user_id)
-        profile = await profile_of(connection, principal)
-        detail = {"email": invitation.email, "role": invitation.role}
-        change = Change("join_workspace", ObjectType.MEMBER, user_id, detail, profile.user.primary_email)
-        await record_person_change(
-            connection, invitation.workspace_id, user_id, principal.device_id, call.origin, change
-        )
         # The audit entry belongs to the workspace that was joined, not to that of the request.
-        return Made.plain(profile, user_id, None, False)
+        return Made.plain(await profile_of(connection, principal), user_id, None, False)
 
     return await changes.perform(call, own_person("invitation"), ObjectType.MEMBER, effect)
+
+
+def joining(token: str, origin: Origin) -> Join:
+    """For a person who is signing in, perhaps a former member of the only workspace. A member stays as they are."""
+
+    async def join(connection: Connection, account: UserAccount) -> None:
+        await _join(connection, token, account.user_id, account.email, None, origin)
+
+    return join
+
+
+async def _join(
+    connection: Connection, token: str, user_id: UUID, email: str | None, device_id: UUID | None, origin: Origin
+) -> bool:
+    """False if the person is a member already."""
+    invitation = await _locked(connection, token)
+    if invitation.workspace_id is None or invitation.role is None:
+        raise errors.not_found("invitation")
+    if not await members.join(connection, invitation.workspace_id, user_id, invitation.role):
+        return False
+    await store.accept_invitation(connection, invitation.id, user_id)
+    detail = {"email": invitation.email, "role": invitation.role}
+    change = Change("join_workspace", ObjectType.MEMBER, user_id, detail, email)
+    await record_person_change(connection, invitation.workspace_id, user_id, device_id, origin, change)
+    return True
 
 
 # --- operator ---

@@ -9,7 +9,7 @@ from msgspec.structs import asdict, replace
 
 from quarterdeck.core.actors import ActorBody, Role
 from quarterdeck.core.example_ids import ADA, EVENING, MORNING, WORKSPACE
-from quarterdeck.core.text_types import HIDDEN, Line, Moment, Text
+from quarterdeck.core.text_types import HIDDEN, Line, Moment, Text, check_seen
 
 SHORTEST_PASSWORD = 10
 # Long enough for every password manager, and hashed in milliseconds.
@@ -21,8 +21,10 @@ Email = Annotated[
     str,
     Meta(
         max_length=254,
-        pattern=rf"^[^@\s{_UNSEEN}]+@[^@\s{_UNSEEN}]+(?![\s\S])",
+        pattern=r"^[^@\s]+@[^@\s]+(?![\s\S])",
         description="An email address, without characters that cannot be seen.",
+        # `check_seen` checks it, with a message that people can read.
+        extra_json_schema={"pattern": rf"^[^@\s{_UNSEEN}]+@[^@\s{_UNSEEN}]+(?![\s\S])"},
     ),
 ]
 NewPassword = Annotated[
@@ -68,6 +70,9 @@ class ChangeMemberBody(Struct, frozen=True):
 class CreateInvitationBody(Struct, frozen=True):
     email: Email
     role: Annotated[Role, Meta(description="Only an owner can invite owners.")] = Role.MEMBER
+
+    def __post_init__(self) -> None:
+        check_seen("email", self.email)
 
 
 class InvitationBody(Struct, frozen=True, kw_only=True):
@@ -123,6 +128,9 @@ class AcceptInvitationBody(Struct, frozen=True):
     email: Annotated[Email | None, Meta(description="Only for links of the operator. null: stays as it is.")] = None
     device_name: DeviceName = _BROWSER
 
+    def __post_init__(self) -> None:
+        check_seen("email", self.email or "")
+
 
 # Signing in.
 
@@ -131,6 +139,10 @@ class SignInBody(Struct, frozen=True):
     email: Annotated[Text, Meta(max_length=254)]
     password: Password
     device_name: DeviceName = _BROWSER
+    invitation_token: Annotated[
+        Annotated[str, Meta(max_length=200)] | None,
+        Meta(description="Accepts the invitation, unless the person is a member already."),
+    ] = None
 
 
 class MembershipBody(Struct, frozen=True):

@@ -4,6 +4,7 @@ with a code that a browser approves.
 Each way ends with a new device. None of them says whether an account exists.
 """
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from uuid import UUID
 
@@ -21,6 +22,10 @@ from quarterdeck.people.passwords import Passwords, Tries
 from quarterdeck.people.store import UserAccount
 
 _DAY_SECONDS = 24 * 3600
+
+
+# Lets a person into a workspace, of whom nothing is locked yet.
+Join = Callable[[Connection, UserAccount], Awaitable[None]]
 
 
 class SignedIn(Struct, frozen=True):
@@ -42,7 +47,7 @@ class SignIns:
         self.passwords = passwords
         self.tries = tries
 
-    async def with_password(self, body: SignInBody, origin: Origin) -> SignedIn:
+    async def with_password(self, body: SignInBody, origin: Origin, join: Join | None = None) -> SignedIn:
         await self.tries.count(origin.address, body.email)
         account = await self._database.read(store.account_by_email, body.email)
         stored = None if account is None else account.password_hash
@@ -51,6 +56,8 @@ class SignIns:
         found = account
 
         async def sign_in(connection: Connection) -> SignedIn:
+            if join is not None:
+                await join(connection, found)
             locked = await store.lock_account(connection, found.user_id)
             # Changed since it was read.
             if locked is None or locked.password_hash != stored:

@@ -88,6 +88,7 @@ function details(item, showHistory) {
     ["Object ID", idWithCopy(item.object_id, "object ID")],
     item.api_key_id && ["API key", idWithCopy(item.api_key_id, "key ID")],
     item.device_id && ["Device", idWithCopy(item.device_id, "device ID")],
+    item.trusted_job_id && ["Trusted job", idWithCopy(item.trusted_job_id, "job ID")],
     item.session_token_id && ["Session token", idWithCopy(item.session_token_id, "token ID")],
     item.address && ["IP address", el("code", {}, item.address)],
     item.request_id && ["Request", idWithCopy(item.request_id, "request ID")],

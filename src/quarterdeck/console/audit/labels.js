@@ -21,6 +21,9 @@ const ACTIONS = {
   change_skill: ["changed the skill", "Skill changed"],
   delete_skill: ["deleted the skill", "Skill deleted"],
   push_skill_version: ["pushed a version of the skill", "Skill version pushed"],
+  create_trusted_job: ["trusted the job", "Job trusted"],
+  delete_trusted_job: ["trusted no longer the job", "Job trusted no longer"],
+  exchange_job_token: ["got a key for the job", "Key of a job issued"],
   create_agent: ["created the agent", "Agent created"],
   change_agent: ["changed the agent", "Agent changed"],
   push_agent_version: ["created a version of the agent", "Agent version created"],
@@ -77,6 +80,7 @@ const OBJECT_TYPES = {
   session_token: "Session tokens",
   skill: "Skills",
   skill_version: "Skill versions",
+  trusted_job: "Trusted jobs",
   webhook: "Webhooks",
   workspace: "Workspace",
 };
@@ -91,6 +95,7 @@ const PAGES = {
   mcp_server: (id) => `#/mcp-servers/${id}`,
   session: (id) => `#/sessions/${id}`,
   skill: (id) => `#/skills/${id}`,
+  trusted_job: () => "#/keys",
   webhook: (id) => `#/webhooks/${id}`,
 };
 

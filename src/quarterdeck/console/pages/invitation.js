@@ -89,7 +89,14 @@ export async function show(signal, enter) {
   }
 
   function showHasAccount(invitation) {
-    const signIn = () => showSignIn({ reason: null, wasKey: false, enter });
+    async function enterInvited(person) {
+      const { workspaces } = await get("/profile");
+      const joined = workspaces.findLast((one) => one.workspace_name === invitation.workspace_name);
+      if (joined !== undefined) chooseWorkspace(joined.workspace_id);
+      finish(person);
+    }
+
+    const signIn = () => showSignIn({ reason: null, wasKey: false, enter: enterInvited, invitationToken: token });
     standalonePage(
       title(invitation),
       purpose(invitation),

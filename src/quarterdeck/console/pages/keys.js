@@ -4,6 +4,7 @@ import { get } from "../api.js";
 import { can, whoami } from "../credential.js";
 import { el, fill } from "../dom.js";
 import { createKey, revokeKey, rotateKey } from "../keys/key_dialogs.js";
+import { trustedJobsSection } from "../keys/trusted_jobs.js";
 import { PERMISSIONS } from "../keys/permissions.js";
 import { emptyState, missingPermission } from "../notices.js";
 import { replaceQuery } from "../router.js";
@@ -36,6 +37,7 @@ export async function show(view) {
     view.title("API keys", can("key.manage") && createButton),
     el("p", { class: "muted" }, "A key acts on behalf of the user who created it, limited to its permissions."),
     list,
+    can("workspace.read") && trustedJobsSection(view.signal),
   );
 
   if (view.query.has("new") && can("key.manage")) {

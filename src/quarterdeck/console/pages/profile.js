@@ -9,6 +9,7 @@ import { avatar } from "../people/avatar.js";
 import { devicesSection } from "../people/devices_section.js";
 import { changePassword } from "../people/password_dialog.js";
 import { personRequired } from "../people/person_required.js";
+import { providerButtons } from "../people/providers.js";
 import { roleTag } from "../people/roles.js";
 import { userName } from "../users.js";
 import { visibleName, visibleText } from "../visible_text.js";
@@ -42,6 +43,7 @@ export async function show(view) {
         el("button", { type: "button", class: "edit-name", on: { click: rename } }, "Change name"),
         el("button", { type: "button", class: "edit-password", on: { click: setPassword } }, hasPassword ? "Change password" : "Set a password"),
       ),
+      providerButtons({ label: "Connect", path: "/profile/connect-provider", returnTo: "/profile" }),
     );
   }
 

@@ -7,8 +7,10 @@ import { el, fill } from "../dom.js";
 import { errorBox } from "../notices.js";
 import { deviceName } from "../people/device_name.js";
 import { passwordField } from "../people/password_field.js";
+import { problemText, providerButtons } from "../people/providers.js";
 import { standalonePage } from "../people/standalone_page.js";
 import { submitForm } from "../people/submit_form.js";
+import { currentRoute } from "../router.js";
 
 const INVALID = "This key is invalid, expired or revoked.";
 // Browsers refuse other characters in a header, which would look like an unreachable server.
@@ -16,15 +18,19 @@ const HEADER_SAFE = /^[\x20-\x7e]*$/;
 
 /**
  * `reason`: the error that ended the previous session, or null. `wasKey`: that session had a key or a session token.
- * `enter(person)` is called after a successful sign-in, without a person for a key.
+ * `enter(person)` is called after a successful sign-in, without a person for a key. `invitationToken`: of a workspace to
+ * join.
  */
-export function show({ reason, wasKey, enter }) {
+export function show({ reason, wasKey, enter, invitationToken = null }) {
   const form = el("div", {});
-  const reasonBox = el("div", {}, reason && errorBox(wasKey ? withPlainMessage(reason) : reason));
-  // Buttons of sign-in providers belong here, above the form.
+  const { path, query } = currentRoute();
+  const problem = problemText(query.get("problem"));
+  const reasonBox = el("div", {}, reason && errorBox(wasKey ? withPlainMessage(reason) : reason), problem && errorBox(new Error(problem)));
+  const returnTo = path === "/sign-in" ? "/" : window.location.hash.slice(1);
   standalonePage(
     reason ? "Sign in again" : "Sign in",
     reasonBox,
+    providerButtons({ label: "Sign in with", path: "/sign-in/begin", returnTo }),
     form,
   );
   if (wasKey && reason) showKeyForm();
@@ -38,7 +44,7 @@ export function show({ reason, wasKey, enter }) {
       async act(data) {
         fill(reasonBox);
         try {
-          enter(await post("/sign-in", { email: data.get("email").trim(), password: data.get("password"), device_name: deviceName() }));
+          enter(await post("/sign-in", { email: data.get("email").trim(), password: data.get("password"), device_name: deviceName(), invitation_token: invitationToken }));
         } catch (error) {
           signIn.elements.namedItem("password").select();
           throw error;
