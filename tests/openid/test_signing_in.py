@@ -88,7 +88,9 @@ async def test_the_second_sign_in_finds_the_account(visitor: Visitor, corporate:
     assert await visitor.is_signed_in()
 
 
-@pytest.mark.parametrize("claims", [{"email_verified": False}, {"email_verified": None}, {"email": "a b@c"}])
+@pytest.mark.parametrize(
+    "claims", [{"email_verified": False}, {"email_verified": None}, {"email": "a b@c"}, {"email": "a\u200bb@c"}]
+)
 async def test_an_address_that_is_not_verified_is_not_shown(
     visitor: Visitor, corporate: HostileProvider, claims: Json
 ) -> None:

@@ -67,6 +67,10 @@ def plain_name(name: str) -> str:
     return " ".join(normalize("NFC", name).split())
 
 
+def has_unseen(text: str) -> bool:
+    return _UNSEEN.search(text) is not None
+
+
 def check_seen(field: str, text: str) -> None:
     if unseen := _UNSEEN.search(text):
         raise ValueError(f"{field} has a character that cannot be seen, U+{ord(unseen[0]):04X}")

@@ -21,7 +21,7 @@ from quarterdeck.core.ids import new_id
 from quarterdeck.core.logging import fields, log
 from quarterdeck.core.secret_encryption import EncryptionKeyError, SecretCipher
 from quarterdeck.core.settings import OidcSettings
-from quarterdeck.core.text_types import Line
+from quarterdeck.core.text_types import Line, has_unseen
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.openid.model import Claims, OpenIdError, ProviderSettings
 from quarterdeck.openid.providers import Providers
@@ -227,7 +227,8 @@ def open_tokens(cipher: SecretCipher, device_id: UUID, sealed: bytes) -> Provide
 
 
 def _verified_email(claims: Claims) -> str | None:
-    return _or_none(claims.email, Email) if claims.is_email_verified else None
+    email = _or_none(claims.email, Email) if claims.is_email_verified else None
+    return None if email is None or has_unseen(email) else email
 
 
 def _or_none(text: str | None, kind: object) -> str | None:
