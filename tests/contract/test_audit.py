@@ -306,7 +306,7 @@ async def test_an_entry_has_exactly_these_fields(world: World) -> None:
     (event,) = await listed(world, f"?object_id={session_id}")
     assert set(event) == {
         "id", "created_at", "action", "object_type", "object_id", "object_name", "actor", "api_key_id",
-        "session_token_id", "device_id", "address", "request_id", "detail",
+        "session_token_id", "device_id", "trusted_job_id", "address", "request_id", "detail",
     }  # fmt: skip
     assert set(event["actor"]) == {"user_id", "display_name", "primary_email"}
     assert event["created_at"].endswith("Z")

@@ -455,9 +455,11 @@ async def test_a_session_token_sees_its_session_and_nothing_else(
 async def test_the_right_caller(visitor: World, stage: Stage, operation: Operation) -> None:
     """The permissions alone are enough, and a key that still lives a while works like one that never ends."""
     scene = await Scene.set(visitor, stage, operation)
-    needed = tuple(operation.permissions)
-    # A key that ends cannot make one that does not.
-    lasts = operation.name in ("create_api_key", "rotate_api_key")
+    # What a key gives to others it needs itself.
+    given = (Permission.SKILL_MANAGE,) if operation.name == "create_trusted_job" else ()
+    needed = (*operation.permissions, *given)
+    # A key that ends cannot make what does not.
+    lasts = operation.name in ("create_api_key", "rotate_api_key", "create_trusted_job")
     key, _ = await scene.world.new_key_record(needed, None if lasts else datetime.now(UTC) + timedelta(hours=30))
     answer = await scene.request(operation, key)
     assert answer.status_code == operation.success_status, answer.text

@@ -58,6 +58,7 @@ _TAGS = {
     "mcp-servers": ("MCP servers", "Servers of the Model Context Protocol, whose tools agents can use."),
     "files": ("Files", "Uploaded files, which inputs can have as attachments."),
     "credentials": ("Credentials", "Secrets for the servers that agents use. No response has a secret."),
+    "trusted-jobs": ("Trusted jobs", "Jobs of CI systems that may push versions of a skill."),
     "webhooks": ("Webhooks", "Notifications to other systems about ended runs and about actions."),
 }
 

@@ -25,7 +25,7 @@ _PACKAGE = "quarterdeck.cli."
 COMMANDS = (
     ("login", "login:login", "Sign in with a browser, or save an API key."),
     ("logout", "login:logout", "Sign out and delete a saved login."),
-    ("whoami", "login:whoami", "Show the server, workspace, person and key that commands use."),
+    ("whoami", "login:whoami", "Show the server, workspace, person and key in use."),
     ("chat", "chat:chat", "Chat in a session."),
     ("watch", "watch:watch", "Follow the log of a session."),
     ("send", "send:send", "Send a message."),
@@ -55,7 +55,7 @@ COMMANDS = (
     ("worker", "serve:worker", "Run only a worker."),
     ("migrate", "serve:migrate", "Migrate the database to the schema of this release."),
     ("sweep", "serve:sweep", "Delete expired data now."),
-    ("admin", "admin:app", "For operators: workspaces, members, keys, backup and restore."),
+    ("admin", "admin:app", "For operators: workspaces, members, keys, backups."),
 )
 
 

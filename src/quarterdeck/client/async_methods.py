@@ -283,7 +283,7 @@ class AsyncMethods(AsyncConnection):
         """Exchange the token of a trusted job."""
         return await self._call(operations.EXCHANGE_JOB_TOKEN, body={"trusted_job_id": trusted_job_id, "token": token})
 
-    async def delete_trusted_job(self, trusted_job_id: Id, **options: Unpack[IdempotentOptions]) -> None:
+    async def delete_trusted_job(self, trusted_job_id: Id, **options: Unpack[Options]) -> None:
         """Trust a job no longer."""
         return await self._call(operations.DELETE_TRUSTED_JOB, trusted_job_id, **options)
 

@@ -314,7 +314,7 @@ class Methods(Connection):
         in ten minutes by default. The audience of the token has to be the ID of the trusted job."""
         return self._call(operations.EXCHANGE_JOB_TOKEN, body={"trusted_job_id": trusted_job_id, "token": token})
 
-    def delete_trusted_job(self, trusted_job_id: Id, **options: Unpack[IdempotentOptions]) -> None:
+    def delete_trusted_job(self, trusted_job_id: Id, **options: Unpack[Options]) -> None:
         """Trust a job no longer. Its keys end at once."""
         return self._call(operations.DELETE_TRUSTED_JOB, trusted_job_id, **options)
 

@@ -62,9 +62,7 @@ ROTATE_API_KEY = Operation(
 )
 LIST_TRUSTED_JOBS = Operation("list_trusted_jobs", "GET", "/v1/trusted-jobs", models.TrustedJobPage)
 EXCHANGE_JOB_TOKEN = Operation("exchange_job_token", "POST", "/v1/trusted-jobs/exchange", models.JobKeyBody)
-DELETE_TRUSTED_JOB = Operation(
-    "delete_trusted_job", "DELETE", "/v1/trusted-jobs/{trusted_job_id}", NoneType, idempotent=True
-)
+DELETE_TRUSTED_JOB = Operation("delete_trusted_job", "DELETE", "/v1/trusted-jobs/{trusted_job_id}", NoneType)
 CREATE_SKILL = Operation("create_skill", "POST", "/v1/skills", models.SkillBody, idempotent=True)
 LIST_SKILLS = Operation("list_skills", "GET", "/v1/skills", models.SkillPage)
 GET_SKILL = Operation("get_skill", "GET", "/v1/skills/{skill_id}", models.SkillBody)

@@ -35,6 +35,7 @@ _NOUN = "trusted job"
     description="Such as a CI job: one whose token is signed by the issuer and has the claims may push versions of the "
     "skill, by `exchange_job_token`. It acts for the caller, and no longer than the caller is a member.",
     permission=Permission.KEY_MANAGE,
+    reads=True,
     created=True,
     success="The trusted job.",
     idempotent=True,
@@ -83,7 +84,6 @@ async def list_trusted_jobs(access: Access, call: Call[None], request: PageReque
     description="Its keys end at once.",
     permission=Permission.KEY_MANAGE,
     success="The job is not trusted any more.",
-    idempotent=True,
 )
 async def delete_trusted_job(changes: Changes, call: Call[None], trusted_job_id: UUID) -> Answer[None]:
     async def effect(connection: Connection, principal: Principal, job: TrustedJobBody, _: None) -> Made:
