@@ -20,7 +20,7 @@ from quarterdeck.cli.errors import CliError
 from quarterdeck.cli.output import printable
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.ids import parse_id
-from quarterdeck.core.text_types import Line, has_unseen
+from quarterdeck.core.text_types import Line, check_email
 
 T = TypeVar("T")
 
@@ -57,9 +57,10 @@ def _line_fault(given: str) -> str:
 
 
 def email(given: str) -> str:
-    local, at, domain = line(given).rpartition("@")
-    if not (at and local and domain) or any(character.isspace() for character in given) or has_unseen(given):
-        raise typer.BadParameter(f"{given!r} is not an email address")
+    try:
+        check_email(line(given))
+    except ValueError:
+        raise typer.BadParameter(f"{given!r} is not an email address") from None
     return given
 
 

@@ -44,7 +44,7 @@ export function clearFormErrors(form, container) {
 /** `field` is the name of one. The server names a field in one of these ways: "url must …", "… - at `$.settings.temperature`", "… with this name." */
 function namedControl(form, { message, field = null }) {
   const path = /at `\$\.([^`]+)`$/.exec(message)?.[1].split(/\W+/) ?? [];
-  const names = [field, ...path.reverse(), /^\w+/.exec(message)?.[0], / this (\w+)\.$/.exec(message)?.[1]];
+  const names = [field, ...path.reverse(), /^(?:Invalid body: )?(\w+)/.exec(message)?.[1], / this (\w+)\.$/.exec(message)?.[1]];
   // The innermost one: a field of a configuration is a fieldset around its control of the same name.
   const find = (name) => [...form.elements].findLast((one) => one.name === name && one.type !== "radio" && one.closest("[hidden]") === null);
   return names.map(find).find((one) => one !== undefined);

@@ -54,26 +54,39 @@ Name = Annotated[
     ),
 ]
 
+# One account must not look like another. As for `Name`, `check_email` checks it.
+_EMAIL_CHARACTER = rf"[^@\s{_CONTROLS}\u061c{HIDDEN}]"
+Email = Annotated[
+    str,
+    Meta(
+        max_length=254,
+        description="An email address, without characters that cannot be seen.",
+        extra_json_schema={"pattern": rf"^{_EMAIL_CHARACTER}+@{_EMAIL_CHARACTER}+(?![\s\S])"},
+    ),
+]
+
 _UNSEEN = re.compile(_UNSEEN_CHARACTER)
+_LIKE_AN_EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
+_PLAIN_EMAIL = re.compile(rf"{_EMAIL_CHARACTER}+@{_EMAIL_CHARACTER}+")
 
 Moment = Annotated[datetime, Meta(tz=True)]
 
 
 def plain_name(name: str) -> str:
     """The one spelling of a `Name` that is stored. Raises ValueError, which msgspec reports as a fault of the body."""
-    check_seen("name", name)
+    if unseen := _UNSEEN.search(name):
+        raise ValueError(f"name has a character that cannot be seen, U+{ord(unseen[0]):04X}")
     if not name.strip():
         raise ValueError("name is blank")
     return " ".join(normalize("NFC", name).split())
 
 
-def has_unseen(text: str) -> bool:
-    return _UNSEEN.search(text) is not None
-
-
-def check_seen(field: str, text: str) -> None:
-    if unseen := _UNSEEN.search(text):
-        raise ValueError(f"{field} has a character that cannot be seen, U+{ord(unseen[0]):04X}")
+def check_email(email: str) -> None:
+    """Raises ValueError, as `plain_name`."""
+    if not _LIKE_AN_EMAIL.fullmatch(email):
+        raise ValueError("email is not an email address, such as ann@example.com")
+    if not _PLAIN_EMAIL.fullmatch(email):
+        raise ValueError("email has a character that cannot be seen")
 
 
 def storable(text: str) -> str:

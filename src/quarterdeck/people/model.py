@@ -9,24 +9,12 @@ from msgspec.structs import asdict, replace
 
 from quarterdeck.core.actors import ActorBody, Role
 from quarterdeck.core.example_ids import ADA, EVENING, MORNING, WORKSPACE
-from quarterdeck.core.text_types import HIDDEN, Line, Moment, Text, check_seen
+from quarterdeck.core.text_types import Email, Line, Moment, Text, check_email
 
 SHORTEST_PASSWORD = 10
 # Long enough for every password manager, and hashed in milliseconds.
 _LONGEST_PASSWORD = 1000
 
-# One account must not look like another.
-_UNSEEN = rf"\u0000-\u001f\u007f-\u009f\u061c{HIDDEN}"
-Email = Annotated[
-    str,
-    Meta(
-        max_length=254,
-        pattern=r"^[^@\s]+@[^@\s]+(?![\s\S])",
-        description="An email address, without characters that cannot be seen.",
-        # `check_seen` checks it, with a message that people can read.
-        extra_json_schema={"pattern": rf"^[^@\s{_UNSEEN}]+@[^@\s{_UNSEEN}]+(?![\s\S])"},
-    ),
-]
 NewPassword = Annotated[
     str,
     Meta(
@@ -72,7 +60,7 @@ class CreateInvitationBody(Struct, frozen=True):
     role: Annotated[Role, Meta(description="Only an owner can invite owners.")] = Role.MEMBER
 
     def __post_init__(self) -> None:
-        check_seen("email", self.email)
+        check_email(self.email)
 
 
 class InvitationBody(Struct, frozen=True, kw_only=True):
@@ -129,7 +117,8 @@ class AcceptInvitationBody(Struct, frozen=True):
     device_name: DeviceName = _BROWSER
 
     def __post_init__(self) -> None:
-        check_seen("email", self.email or "")
+        if self.email is not None:
+            check_email(self.email)
 
 
 # Signing in.

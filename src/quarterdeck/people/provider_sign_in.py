@@ -21,12 +21,12 @@ from quarterdeck.core.ids import new_id
 from quarterdeck.core.logging import fields, log
 from quarterdeck.core.secret_encryption import EncryptionKeyError, SecretCipher
 from quarterdeck.core.settings import OidcSettings
-from quarterdeck.core.text_types import Line, has_unseen
+from quarterdeck.core.text_types import Email, Line, check_email
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.openid.model import Claims, OpenIdError, ProviderSettings
 from quarterdeck.openid.providers import Providers
 from quarterdeck.people import provider_store, rules, store
-from quarterdeck.people.model import DeviceKind, Email
+from quarterdeck.people.model import DeviceKind
 from quarterdeck.people.profiles import end_devices
 from quarterdeck.people.provider_memberships import set_memberships
 from quarterdeck.people.provider_model import (
@@ -228,7 +228,11 @@ def open_tokens(cipher: SecretCipher, device_id: UUID, sealed: bytes) -> Provide
 
 def _verified_email(claims: Claims) -> str | None:
     email = _or_none(claims.email, Email) if claims.is_email_verified else None
-    return None if email is None or has_unseen(email) else email
+    try:
+        check_email(email or "")
+    except ValueError:
+        return None
+    return email
 
 
 def _or_none(text: str | None, kind: object) -> str | None:
