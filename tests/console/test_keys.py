@@ -206,6 +206,7 @@ async def test_trust_a_job_and_trust_it_no_longer(console: ConsolePage, world: W
     await expect(dialog(console)).to_contain_text("“repository” is not of the form name=value.")
     await dialog(console).get_by_label("Claims").fill("repository=acme/skills\n ref=refs/heads/* \n")
     await dialog(console).get_by_role("button", name="Trust job").click()
+    await expect(dialog(console)).to_contain_text("qd trusted-jobs exchange")
     (job,) = (await world.get("/v1/trusted-jobs")).json()["items"]
     assert (job["skill_id"], job["claims"]) == (skill_id, {"repository": "acme/skills", "ref": "refs/heads/*"})
     await expect(dialog(console)).to_contain_text(f"qd trusted-jobs exchange {job['id']}")

@@ -194,7 +194,7 @@ def _sign_out(name: str) -> QuarterdeckError | None:
 
 
 def whoami(profile: Profile = None, as_json: AsJson = False) -> None:
-    """Show the server, workspace, person and key that commands use."""
+    """Show the server, workspace, person and key in use."""
     info = connection.connect(profile)
     with connection.explained(info):
         caller = _caller(info)
