@@ -24,7 +24,12 @@ NOW = datetime(2026, 3, 1, tzinfo=UTC)
 # The first archive that was pushed to the server becomes a file.
 _BORROW = """
 INSERT INTO session_files (session_id, path, kind, sha256, bytes, mode, modified_at)
-SELECT %s, %s, 'file', sha256, bytes, 420, now() FROM blobs LIMIT 1
+SELECT s.id, %s, 'file', b.sha256, b.bytes, 420, now()
+FROM sessions s
+JOIN skills k ON k.workspace_id = s.workspace_id
+JOIN skill_versions v ON v.skill_id = k.id
+JOIN blobs b ON b.sha256 = v.bundle_sha256
+WHERE s.id = %s LIMIT 1
 """
 
 
@@ -92,4 +97,4 @@ async def session_files(database_url: str, data_dir: Path, session_id: str) -> A
 
 async def add_archive_as_file(world: World, session_id: str, path: str) -> None:
     """For tests that need any file of a session, and have pushed a bundle."""
-    await world.execute(_BORROW, session_id, path)
+    await world.execute(_BORROW, path, session_id)
